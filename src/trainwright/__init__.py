@@ -1,0 +1,3 @@
+"""Trainwright: how to train this model on that cluster."""
+
+__version__ = "0.1.0"

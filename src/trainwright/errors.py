@@ -1,0 +1,40 @@
+"""What Trainwright tells a user whose input it cannot accept.
+
+TrainwrightError            printed as one line, exit code 1
+├── BadInput                a value breaks a rule
+│   └── UnknownName         a name that no entry has; suggests the nearest
+└── InfeasiblePlan          nothing fits, exit code 2; carries the nearest miss
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TrainwrightError(Exception):
+    """An error that is the user's to mend; its text is the whole message."""
+
+
+class BadInput(TrainwrightError):
+    """A value that breaks a rule: what it is, what it was, the rule, what to do."""
+
+    def __init__(self, thing: str, value: object, rule: str, remedy: str) -> None:
+        self.thing, self.value, self.rule, self.remedy = thing, value, rule, remedy
+        super().__init__(f"{thing} {_quoted(value)}: {rule}; {remedy}")
+
+
+class UnknownName(BadInput):
+    """A name that is not among the known ones."""
+
+    def __init__(self, thing: str, value: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = get_close_matches(value.lower(), names, n=1, cutoff=0.4)
+        remedy = f'did you mean "{near[0]}"?' if near else "known: " + ", ".join(names[:12])
+        super().__init__(thing, value, "no such name", remedy)
+
+
+class InfeasiblePlan(TrainwrightError):
+    """Nothing fits: the message is the nearest miss and what would make it fit."""
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

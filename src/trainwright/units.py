@@ -1,0 +1,82 @@
+"""Quantities as text with units at the edges, SI base units inside."""
+
+import math
+import re
+
+from trainwright.errors import BadInput
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9}
+
+# The base unit of each kind of quantity, and every suffix that a text may carry.
+_SUFFIXES: dict[str, dict[str, float]] = {
+    "bytes": {p + "B": f for p, f in (_DECIMAL | _BINARY).items()},
+    "bytes/s": {p + "B/s": f for p, f in (_DECIMAL | _BINARY).items()}
+    | {p + s: f / 8 for p, f in _DECIMAL.items() for s in ("b/s", "bps", "bit/s")},
+    "flops/s": {p + s: f for p, f in _DECIMAL.items() for s in ("FLOP/s", "FLOPS")},
+    "s": {p + "s": f for p, f in ({"": 1.0} | _SMALL).items()} | {"min": 60.0, "h": 3600.0, "d": 86400.0},
+    "W": {p + "W": f for p, f in _DECIMAL.items()},
+    "$/h": {"$/h": 1.0, "USD/h": 1.0},
+    "$": {"$": 1.0, "USD": 1.0, "k$": 1e3, "M$": 1e6},
+    "$/kWh": {"$/kWh": 1.0},
+    "tokens": {p + s: f for p, f in (_DECIMAL | {"B": 1e9}).items() for s in ("", "tokens", " tokens")},
+}
+_EXAMPLE = {
+    "bytes": "80 GiB",
+    "bytes/s": "3.35 TB/s",
+    "flops/s": "989 TFLOP/s",
+    "s": "5 us",
+    "W": "700 W",
+    "$/h": "2.50 $/h",
+    "$": "30000 $",
+    "$/kWh": "0.10 $/kWh",
+    "tokens": "15T",
+}
+_NUMBER = re.compile(r"\s*([-+]?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
+
+
+def parse_quantity(text: object, unit: str, thing: str = "quantity") -> float:
+    """The value of `text` in base `unit`; a bare number is an error where a unit is needed."""
+    remedy = f'write it like "{_EXAMPLE[unit]}"'
+    match = _NUMBER.match(text) if isinstance(text, str) else None
+    if match is None:
+        raise BadInput(thing, text, f"not a quantity in {unit}", remedy)
+    number, suffix = match.groups()
+    factor = _SUFFIXES[unit].get(suffix)
+    if factor is None:
+        problem = "has no unit" if not suffix else f"unit {suffix!r} is not one of {unit}"
+        raise BadInput(thing, text, problem, remedy)
+    value = float(number) * factor
+    if value < 0:
+        raise BadInput(thing, text, "is negative", remedy)
+    return value
+
+
+def render_bytes(value: float) -> str:
+    """Bytes in binary units: 81920 MiB is `80.0 GiB`."""
+    for prefix, factor in (("Ti", 2.0**40), ("Gi", 2.0**30), ("Mi", 2.0**20), ("Ki", 2.0**10)):
+        if abs(value) >= factor:
+            return f"{value / factor:.1f} {prefix}B"
+    return f"{value:.0f} B"
+
+
+def render_si(value: float, unit: str) -> str:
+    """A value with three digits and a decimal prefix: 3.35e12 B/s is `3.35 TB/s`."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}"
+    for prefix, factor in reversed(list(_DECIMAL.items())):
+        if abs(value) >= factor and prefix != "K":
+            return f"{value / factor:.3g} {prefix}{unit}"
+    for prefix, factor in _SMALL.items():
+        if abs(value) >= factor and prefix != "µ":
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def render_duration(value_s: float) -> str:
+    """A duration in the unit people would say it in."""
+    for limit, factor, unit in ((1e-3, 1e-6, "us"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min")):
+        if value_s < limit:
+            return f"{value_s / factor:.3g} {unit}"
+    return f"{value_s / 3600:.3g} h" if value_s < 172800 else f"{value_s / 86400:.3g} days"
