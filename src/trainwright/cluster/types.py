@@ -68,7 +68,8 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 class Level:
     """One level of the network, inner to outer: `size` groups of the level below, joined by links.
 
-    `bytes_per_s` is per device and direction, as the datasheet states it. A `size` of 0 means as many as needed.
+    `bytes_per_s` is per device and direction, as the datasheet states it, summed over its links at this level
+    (all six of a 3D torus). A `size` of 0 means as many as needed.
     """
 
     name: str
@@ -123,6 +124,9 @@ class Cluster:
         joined = prod(each.size for each in sized)
         if joined < self.count:
             raise BadInput(
-                "cluster", self.name, f"its network joins at most {joined} devices", "add or enlarge the outer level"
+                "cluster",
+                self.name,
+                f"its network joins at most {joined} devices",
+                "add or enlarge the outer level",
             )
         return tuple(sized)

@@ -38,6 +38,7 @@ class Op:
     region: Region
     inputs: tuple[Tensor, ...]
     output: Tensor
+    extra_outputs: tuple[Tensor, ...] = ()  # k and v beside q; up beside gate
     weights: tuple[Tensor, ...] = ()
     contracted: tuple[str, ...] = ()
     saved: tuple[Tensor, ...] = ()
@@ -59,6 +60,7 @@ class Segment:
 
     block: Block
     count: int
+    seq: int | None = None  # tokens per sample where they are not the run's: an encoder, an image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,12 @@ class Graph:
     segments: tuple[Segment, ...]
     sizes: Mapping[str, int]
     tied: frozenset[str] = frozenset()  # names of weights that appear twice but are stored once
+
+
+def dim_sizes(graph: Graph, segment: Segment, batch: int, seq: int) -> dict[str, int]:
+    """The size of every dim in `segment`, the symbolic ones included: batch, seq, seq_kv, seq_enc."""
+    own = segment.seq or seq
+    return {"seq_enc": seq, **graph.sizes, "batch": batch, "seq": own, "seq_kv": own}
 
 
 def elements(tensor: Tensor, sizes: Mapping[str, int]) -> int:

@@ -1,1 +1,1 @@
-""""""
+"""Search: every legal strategy, ranked."""

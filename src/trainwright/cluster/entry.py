@@ -1,0 +1,175 @@
+"""Catalog entries: a device or network as a TOML table with units, made into an object."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from trainwright.cluster.types import DTYPES, TOPOLOGIES, Device, Level, MemoryTier, Network
+from trainwright.errors import BadInput, UnknownName
+from trainwright.units import parse_quantity
+
+Table = Mapping[str, Any]
+T = TypeVar("T")
+
+DEVICE_KEYS = (
+    "name", "aliases", "family", "compute_units", "buffer", "idle_power", "peak_power",
+    "price_per_hour", "network", "source", "peak", "memory",
+)  # fmt: skip
+NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "level")
+TIER_KEYS = ("name", "capacity", "bandwidth", "latency")
+LEVEL_KEYS = (
+    "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
+)  # fmt: skip
+
+
+def build_device(table: Table, thing: str) -> Device:
+    """The device that a table of `DEVICE_KEYS` describes; errors name `thing`."""
+    check_keys(table, DEVICE_KEYS, thing)
+    peak = _required(table, "peak", thing, _table)
+    check_keys(peak, DTYPES, f"{thing} peak")
+    idle_w, peak_w = _quantity(table, "idle_power", "W", thing), _positive(table, "peak_power", "W", thing)
+    if idle_w >= peak_w:
+        raise BadInput(f"{thing} idle_power", table["idle_power"], "is not below peak_power", "lower it")
+    return Device(
+        name=_required(table, "name", thing, _text),
+        family=_required(table, "family", thing, _text),
+        peak_flops_per_s={dtype: _positive(peak, dtype, "flops/s", f"{thing} peak") for dtype in peak},
+        memory=tuple(_build_tier(tier, thing) for tier in _required(table, "memory", thing, _tables)),
+        buffer_bytes=_positive(table, "buffer", "bytes", thing),
+        compute_units=_required(table, "compute_units", thing, whole_number),
+        idle_w=idle_w,
+        peak_w=peak_w,
+        price_per_hour=_quantity(table, "price_per_hour", "$/h", thing),
+        network=_required(table, "network", thing, _text),
+        source=_required(table, "source", thing, _text),
+    )
+
+
+def build_network(table: Table, thing: str) -> Network:
+    """The network that a table of `NETWORK_KEYS` describes; errors name `thing`."""
+    check_keys(table, NETWORK_KEYS, thing)
+    levels = tuple(_build_level(level, thing) for level in _required(table, "level", thing, _tables))
+    if not levels:
+        raise BadInput(thing, "level", "needs at least one level", "add [[level]]")
+    for level in levels[:-1]:
+        if level.size == 0:
+            raise BadInput(f"{thing} level", level.name, "only the outermost may be open", "give it a size")
+    return Network(
+        name=_required(table, "name", thing, _text),
+        levels=levels,
+        host_w=_quantity(table, "host_power", "W", thing),
+        host_bytes_per_s=_positive(table, "host_bandwidth", "bytes/s", thing),
+        source=_required(table, "source", thing, _text),
+    )
+
+
+def merge_entry(base: Table, changes: Table, thing: str) -> dict[str, Any]:
+    """`base` with `changes` laid over it: tables by key, lists of named tables by name, the rest replaced."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = base.get(key)
+        if isinstance(old, dict):
+            merged[key] = old | _table(value, f"{thing} {key}")
+        elif isinstance(old, list) and key in ("memory", "level"):
+            merged[key] = _merge_named(old, _tables(value, f"{thing} {key}"), f"{thing} {key}")
+        else:
+            merged[key] = value
+    return merged
+
+
+def check_keys(table: Table, known: Iterable[str], thing: str) -> None:
+    """Every key of `table` is a known one."""
+    names = tuple(known)
+    for key in table:
+        if key not in names:
+            raise UnknownName(f"{thing} key", key, names)
+
+
+def whole_number(value: object, thing: str) -> int:
+    """`value` as a count of at least one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadInput(thing, value, "is not a whole number above zero", "write it like 8")
+    return value
+
+
+def _build_tier(table: Table, thing: str) -> MemoryTier:
+    thing = f"{thing} memory"
+    check_keys(table, TIER_KEYS, thing)
+    return MemoryTier(
+        name=_required(table, "name", thing, _text),
+        capacity_bytes=_positive(table, "capacity", "bytes", thing),
+        bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
+        latency_s=_quantity(table, "latency", "s", thing) if "latency" in table else 0.0,
+    )
+
+
+def _build_level(table: Table, thing: str) -> Level:
+    thing = f"{thing} level"
+    check_keys(table, LEVEL_KEYS, thing)
+    topology = table.get("topology", "switch")
+    if topology not in TOPOLOGIES:
+        raise UnknownName(f"{thing} topology", str(topology), TOPOLOGIES)
+    reduces = table.get("in_network_reduction", False)
+    if not isinstance(reduces, bool):
+        raise BadInput(
+            f"{thing} in_network_reduction", reduces, "is neither true nor false", "write true or false"
+        )
+    size = table.get("size", 0)
+    return Level(
+        name=_required(table, "name", thing, _text),
+        size=whole_number(size, f"{thing} size") if size != 0 else 0,
+        bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
+        latency_s=_quantity(table, "latency", "s", thing),
+        topology=topology,
+        in_network_reduction=reduces,
+        oversubscription=ratio(table.get("oversubscription", 1.0), f"{thing} oversubscription"),
+    )
+
+
+def ratio(value: object, thing: str) -> float:
+    """`value` as a plain number of at least one."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < float("inf"):
+        raise BadInput(thing, value, "is not a number of at least 1", "write it like 1.2")
+    return float(value)
+
+
+def _merge_named(old: list[dict[str, Any]], new: list[dict[str, Any]], thing: str) -> list[dict[str, Any]]:
+    tables = {each["name"]: each for each in old}
+    for each in new:
+        name = _required(each, "name", thing, _text)
+        tables[name] = tables.get(name, {}) | each
+    return list(tables.values())
+
+
+def _required(table: Table, key: str, thing: str, convert: Callable[[object, str], T]) -> T:
+    if key not in table:
+        raise BadInput(thing, key, "is missing", "add it, or name a base that has it")
+    return convert(table[key], f"{thing} {key}")
+
+
+def _quantity(table: Table, key: str, unit: str, thing: str) -> float:
+    return _required(table, key, thing, lambda value, where: parse_quantity(value, unit, where))
+
+
+def _positive(table: Table, key: str, unit: str, thing: str) -> float:
+    value = _quantity(table, key, unit, thing)
+    if value == 0:
+        raise BadInput(f"{thing} {key}", table[key], "is zero", "give what the datasheet states")
+    return value
+
+
+def _text(value: object, thing: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadInput(thing, value, "is not text", "write it in quotes")
+    return value
+
+
+def _table(value: object, thing: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput(thing, value, "is not a table", f"write it as [{thing.split()[-1]}]")
+    return value
+
+
+def _tables(value: object, thing: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise BadInput(thing, value, "is not a list of tables", f"write it as [[{thing.split()[-1]}]]")
+    return [_table(each, thing) for each in value]

@@ -1,0 +1,56 @@
+"""The fitted constants of a prediction: what a device achieves of its datasheet, what a stack does around it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """What a device achieves of its datasheet, fitted to published kernels and runs.
+
+    Fractions are of the datasheet's rate. `basis` says what the numbers rest on: the device itself, its
+    family, or the class of all accelerators.
+    """
+
+    gemm: float = 0.75  # matrix products of large shapes, 16 bit
+    gemm_fp8: float = 0.65
+    gemm_fp4: float = 0.50
+    depth: float = 64.0  # contracted length at which a product reaches half of its rate
+    tile_penalty: float = 0.3  # rate lost by small output tiles
+    kernel_s: float = 3e-6  # fill and drain of a kernel
+    memory: float = 0.80  # of memory bandwidth, streaming kernels
+    attention_forward: float = 0.55  # fused attention, of the 16-bit peak, causal FLOPs
+    attention_backward: float = 0.42
+    inner_link: float = 0.80  # of the innermost level's bandwidth
+    outer_link: float = 0.85  # of the outer levels' bandwidth
+    inner_latency_s: float = 6e-6  # per hop, software included
+    outer_latency_s: float = 15e-6
+    basis: str = "class"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The software that runs the plan: its kernels, its overheads, what it overlaps, what it keeps in memory."""
+
+    name: str
+    attention: Literal["flash", "unfused"] = "flash"
+    pace: float = 1.0  # share of the kernels' rate that is kept inside a training step
+    traffic: float = 1.0  # memory traffic of element-wise work, relative to one fused pass
+    op_s: float = 8e-6  # host time to launch one operator
+    step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
+    micro_batch_s: float = 0.0  # per microbatch and stage: schedule bookkeeping, synchronous sends
+    tp_overlap: float = 0.0  # share of tensor-parallel communication that may hide behind compute
+    dp_overlap: float = 0.8
+    pp_overlap: float = 0.0
+    ep_overlap: float = 0.0
+    cp_overlap: float = 0.7
+    interference: float = 0.15  # seconds that compute loses per second of communication behind it
+    gradient_bytes: float = 4.0  # per parameter, as accumulated
+    optimizer_bytes: float = 12.0  # per parameter: main weights and two moments
+    reduce_bytes: float = 4.0  # per parameter on the wire of a gradient reduction
+    logits_bytes: float = 8.0  # per logit alive at the peak: 16-bit, fp32 copy, gradient
+    context_bytes: float = 2.5e9  # driver, libraries, communication buffers
+    workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
+    fragmentation: float = 0.06  # of the allocated bytes
+    basis: str = "stack"
+    source: str = ""

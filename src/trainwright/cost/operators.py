@@ -1,0 +1,193 @@
+"""The time of one operator, forward and backward, over arrays of shapes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cluster.types import DTYPE_BYTES, Device
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.gemm import MatrixUnit, gemm_time_s
+from trainwright.model.graph import ELEMENT_BYTES, Op, Tensor
+
+Array = NDArray[np.float64]
+Sizes = Mapping[str, Array]
+
+# Kernels that an operator launches, by kind: what the host pays for.
+_KERNELS: Mapping[str, float] = {
+    "matmul": 1.0, "grouped_matmul": 1.0, "attention": 1.0, "norm": 1.0, "elementwise": 1.0,
+    "gather": 2.0, "loss": 6.0, "permute": 6.0,
+}  # fmt: skip
+_UNFUSED_ATTENTION_KERNELS = 6.0
+_ROUTER_KERNELS = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A device with a stack on it: everything that the time of an operator depends on but its shape."""
+
+    device: Device
+    efficiency: Efficiency
+    stack: Stack
+    precision: str
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """Achieved bandwidth of the device's own memory."""
+        return self.device.memory[0].bytes_per_s * self.efficiency.memory
+
+    @property
+    def wide(self) -> str:
+        """The dtype of what low-precision recipes leave in 16 bit (attention, logits, routers)."""
+        return "bf16" if self.precision in ("fp8", "fp4") else self.precision
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an activation element."""
+        return DTYPE_BYTES[self.wide]
+
+    def matrix_unit(self, dtype: str) -> MatrixUnit:
+        """The matrix unit at one dtype."""
+        e = self.efficiency
+        reached = {"fp8": e.gemm_fp8, "fp4": e.gemm_fp4}.get(dtype, e.gemm)
+        if self.device.peak(dtype) == self.device.peak("bf16"):
+            reached = e.gemm
+        return MatrixUnit(
+            peak_flops_per_s=self.device.peak(dtype),
+            memory_bytes_per_s=self.memory_bytes_per_s,
+            units=self.device.compute_units,
+            efficiency=reached * self.stack.pace,
+            depth=e.depth,
+            tile_penalty=e.tile_penalty,
+            overhead_s=e.kernel_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTime:
+    """Device seconds of one operator: forward, gradient of its inputs, gradient of its weights; and kernels."""
+
+    forward_s: Array
+    data_s: Array
+    weight_s: Array
+    kernels: float
+
+
+def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    """The time of `op` whose dims have the given (already split) sizes on one device."""
+    return _TIMES[op.kind](op, sizes, machine)
+
+
+def bytes_of(tensor: Tensor, sizes: Sizes, activation_bytes: float) -> Array:
+    """Bytes of a tensor as one device holds it."""
+    total = np.asarray(float(ELEMENT_BYTES.get(tensor.element, activation_bytes)))
+    for dim in tensor.dims:
+        total = total * sizes[dim]
+    return total
+
+
+def matmul_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array]:
+    """Rows, columns and depth of a matrix product; several weights that share the input count as one."""
+    matrices = [w for w in op.weights if set(op.contracted) <= set(w.dims)]
+    inside = {dim for weight in matrices for dim in weight.dims}
+    rows = _product(sizes, [dim for dim in op.output.dims if dim not in inside])
+    depth = _product(sizes, op.contracted)
+    columns = sum(
+        (_product(sizes, [d for d in w.dims if d not in op.contracted]) for w in matrices), start=np.zeros(1)
+    )
+    return rows, columns, depth
+
+
+def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    narrow = machine.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
+    dtype = machine.precision if narrow else machine.wide
+    unit = machine.matrix_unit(dtype)
+    size = DTYPE_BYTES[dtype]
+    groups = np.ones(1)
+    m, n, k = matmul_shape(op, sizes)
+    if op.kind == "grouped_matmul":
+        groups = np.maximum(sizes["experts"], 1.0)
+        m, n = sizes["expert_rows"] / groups, n / groups
+    cast_s = (m * k + m * n) * groups * 4.0 / machine.memory_bytes_per_s if narrow else np.zeros(1)
+    return OpTime(
+        forward_s=gemm_time_s(unit, m, n, k, groups, size) + 0.5 * cast_s,
+        data_s=gemm_time_s(unit, m, k, n, groups, size) + 0.5 * cast_s,
+        weight_s=gemm_time_s(unit, k, n, m, groups, size),
+        kernels=_KERNELS[op.kind] + (_ROUTER_KERNELS if "experts" in op.output.dims else 0.0),
+    )
+
+
+def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    if machine.stack.attention == "unfused":
+        return _unfused_attention(op, sizes, machine)
+    queries, keys = sizes["seq"], _keys(op, sizes)
+    rows = sizes["batch"] * sizes["heads"]
+    flops = 2.0 * rows * queries * keys * (sizes["head_dim"] + sizes["v_dim"])
+    if op.causal and op.window is None:
+        flops = flops / 2.0
+    # Blocks of 128 queries are dealt to compute units; few of them leave units idle at the end.
+    waves = rows * np.ceil(queries / 128.0) / machine.device.compute_units
+    rate = machine.device.peak(machine.wide) * machine.stack.pace * waves / (waves + 1.2)
+    e = machine.efficiency
+    return OpTime(
+        forward_s=flops / (rate * e.attention_forward) + e.kernel_s,
+        data_s=2.5 * flops / (rate * e.attention_backward) + e.kernel_s,
+        weight_s=np.zeros(1),
+        kernels=_KERNELS["attention"],
+    )
+
+
+def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    """Scores, scaled masked softmax, dropout and weighted values as separate kernels over the s×s matrix."""
+    queries, keys = sizes["seq"], _keys(op, sizes)
+    rows = sizes["batch"] * sizes["heads"]
+    unit, size = machine.matrix_unit(machine.wide), machine.element_bytes
+    scores_s = gemm_time_s(unit, queries, keys, sizes["head_dim"], rows, size)
+    values_s = gemm_time_s(unit, queries, sizes["v_dim"], keys, rows, size)
+    matrix = rows * queries * keys
+    softmax_s = machine.stack.traffic * matrix * (4.0 * size + 1.0) / machine.memory_bytes_per_s
+    return OpTime(
+        forward_s=scores_s + values_s + softmax_s,
+        data_s=2.0 * (scores_s + values_s) + 1.25 * softmax_s,
+        weight_s=np.zeros(1),
+        kernels=_UNFUSED_ATTENTION_KERNELS,
+    )
+
+
+def _keys(op: Op, sizes: Sizes) -> Array:
+    keys = sizes[op.contracted[0]]
+    return np.minimum(keys, float(op.window)) if op.window else keys
+
+
+def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
+    moved = sum((bytes_of(t, sizes, machine.element_bytes) for t in (*op.inputs, op.output, *op.extra_outputs)), start=np.zeros(1))
+    if op.kind == "loss":
+        moved = 3.0 * bytes_of(op.inputs[0], sizes, 4.0)
+    time_s = machine.stack.traffic * moved / machine.memory_bytes_per_s + machine.efficiency.kernel_s
+    return OpTime(
+        forward_s=time_s,
+        data_s=1.5 * time_s if op.kind == "norm" else time_s,
+        weight_s=np.zeros(1),
+        kernels=_KERNELS[op.kind],
+    )
+
+
+def _product(sizes: Sizes, dims: "list[str] | tuple[str, ...]") -> Array:
+    result = np.ones(1)
+    for dim in dims:
+        result = result * sizes[dim]
+    return result
+
+
+_TIMES = {
+    "matmul": _matmul,
+    "grouped_matmul": _matmul,
+    "attention": _attention,
+    "norm": _streaming,
+    "elementwise": _streaming,
+    "gather": _streaming,
+    "loss": _streaming,
+    "permute": _streaming,
+}

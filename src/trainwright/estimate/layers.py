@@ -1,0 +1,128 @@
+"""The times of the layers, the embedding and the head at every distinct shape, communication included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
+from trainwright.cost.operators import Machine
+from trainwright.estimate.blocks import BlockCosts, block_costs, no_costs
+from trainwright.estimate.shapes import Shapes
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import PRECISIONS
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of the model (mean layer, first end, last end): its costs, and its times with communication."""
+
+    costs: BlockCosts
+    forward_s: Array  # with exposed communication and the host's floor
+    backward_s: Array
+    forward_device_s: Array  # device work only
+    backward_device_s: Array
+    tp_s: Array  # tensor-parallel communication of forward and backward, one way each, exposed
+    cp_s: Array
+    ep_s: Array
+    tp_all_s: Array  # the same, hidden or not
+    cp_all_s: Array
+    ep_all_s: Array
+
+
+def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, Part, Part, Part]:
+    """The number of layers, and the mean layer, the first end and the last end of the model."""
+    layers, total, first, last = 0, no_costs(shapes), no_costs(shapes), no_costs(shapes)
+    for segment in job.graph.segments:
+        costs = _costs_by_precision(job, segment, shapes)
+        name = segment.block.name
+        if name.endswith("embedding"):
+            first = first + costs
+        elif name.endswith(("head", "end")):
+            last = last + costs
+        else:
+            layers += segment.count
+            total = total + costs.scaled(segment.count)
+    mean = total.scaled(1.0 / layers)
+    return layers, *(_with_communication(job, links, shapes, costs) for costs in (mean, first, last))  # type: ignore[return-value]
+
+
+def _costs_by_precision(job: Job, segment: object, shapes: Shapes) -> BlockCosts:
+    """Block costs where each precision among the shapes is computed at its own rates."""
+    from dataclasses import fields
+
+    codes = np.unique(shapes.precision)
+    tables = [
+        block_costs(
+            job.graph, segment, job.seq, shapes,  # type: ignore[arg-type]
+            Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack, precision=PRECISIONS[code]),
+        )
+        for code in codes
+    ]  # fmt: skip
+    if len(tables) == 1:
+        return tables[0]
+    which = np.searchsorted(codes, shapes.precision)
+    return BlockCosts(
+        **{f.name: np.choose(which, [getattr(table, f.name) for table in tables]) for f in fields(BlockCosts)}
+    )
+
+
+def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Part:
+    stack = job.stack
+    tp = _tensor_parallel_s(links, shapes, costs)
+    cp_forward = _context_parallel_s(links, shapes, costs)
+    ep = _expert_parallel_s(links, shapes, costs)
+    forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
+    backward = (
+        costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
+    )
+    tp_exposed = tp * (1.0 - stack.tp_overlap)
+    cp_exposed = np.maximum(cp_forward * (1.0 - stack.cp_overlap), cp_forward - costs.attention_forward_s)
+    ep_exposed = ep * (1.0 - stack.ep_overlap)
+    host = costs.kernels * stack.op_s
+    return Part(
+        costs=costs,
+        forward_s=smooth_max(forward + tp_exposed + cp_exposed + ep_exposed, host),
+        backward_s=smooth_max(backward + tp_exposed + 2.0 * cp_exposed + ep_exposed, host),
+        forward_device_s=forward,
+        backward_device_s=backward,
+        tp_s=tp_exposed,
+        cp_s=cp_exposed,
+        ep_s=ep_exposed,
+        tp_all_s=tp,
+        cp_all_s=cp_forward,
+        ep_all_s=ep,
+    )
+
+
+def smooth_max(a: Array, b: Array) -> Array:
+    """The larger of two times that run beside each other, a little more where they are close."""
+    high, low = np.maximum(a, b), np.minimum(a, b)
+    ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
+    return high * (1.0 + ratio**4) ** 0.25
+
+
+def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+    """Sums of hidden states: all-reduces, or with sequence parallelism a reduce-scatter and an all-gather each."""
+    where = span(links, shapes.tp, np.ones(len(shapes)))
+    plain = all_reduce_s(links, where, costs.hidden_bytes)
+    split = 2.0 * all_gather_s(links, where, costs.hidden_bytes)
+    return costs.tp_reductions * np.where(shapes.sp > 0, split, plain)
+
+
+def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+    """Keys and values go round the ring (or are gathered) once forward, with their gradients backward."""
+    where = span(links, shapes.cp, shapes.tp)
+    return all_gather_s(links, where, costs.kv_bytes * shapes.cp)
+
+
+def _expert_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+    """Tokens to their experts and back: two all-to-alls, and gathers inside expert-tensor groups."""
+    where = span(links, shapes.ep, shapes.etp)
+    both = 2.0 * all_to_all_s(links, where, costs.routed_bytes)
+    inner = span(links, shapes.etp, np.ones(len(shapes)))
+    gathers = 2.0 * all_gather_s(links, inner, costs.routed_bytes * shapes.etp)
+    return np.where(costs.routed_bytes > 0, both + gathers, 0.0)

@@ -1,0 +1,39 @@
+"""How layers lie on pipeline stages: as even as they go, with the ends relieved where they do not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.plan.strategy import Strategies
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Layers on a middle stage and on the two end stages, and microbatches per step."""
+
+    middle: Array
+    first: Array
+    last: Array
+    microbatches: Array
+
+
+def stage_layout(layers: int, global_batch: int, strategies: Strategies) -> Stages:
+    """Layers per stage: equal if they divide; if they do with embedding and head counted as layers, so;
+    else the remainder goes to middle stages first."""
+    pp = strategies.pp.astype(float)
+    chunks = pp * strategies.vpp
+    even = np.floor(layers / pp)
+    rest = layers - even * pp
+    relieved = ((layers + 2) % chunks == 0) & (layers % chunks != 0) & (pp > 1)
+    middle = np.where(relieved, (layers + 2) / pp, even + (rest > 0))
+    middle = np.where((pp == 2) & relieved, layers / 2.0, middle)
+    first = np.where(relieved, middle - (pp > 2), even + (rest > pp - 1))
+    last = np.where(relieved, middle - (pp > 2), even + (rest > pp - 2) * (pp > 2))
+    last = np.where(pp == 1, layers, np.maximum(last, 0.0))
+    first = np.where(pp == 1, layers, np.maximum(first, 0.0))
+    middle = np.where(pp <= 2, np.maximum(first, last), middle)
+    microbatches = global_batch / (strategies.dp * strategies.micro_batch).astype(float)
+    return Stages(middle=middle, first=first, last=last, microbatches=microbatches)

@@ -1,0 +1,52 @@
+"""What is asked of an estimate, and what it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cluster.types import Cluster
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.model.graph import Graph
+
+Array = NDArray[np.float64]
+
+TIMES = (
+    "matmul", "attention", "streaming", "recompute", "launch",
+    "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "overhead",
+)  # fmt: skip
+COMMUNICATION = ("tp", "cp", "ep", "pp", "dp")
+MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "reserve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One question: this model, on that cluster, with this software, at this batch and sequence length."""
+
+    graph: Graph
+    cluster: Cluster
+    stack: Stack
+    efficiency: Efficiency
+    seq: int
+    global_batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Step time and memory of each strategy; the parts of `time_s` add up to `step_s`.
+
+    `time_s` holds what each cause adds to the step (communication: its exposed part), `communication_s` the
+    whole communication, hidden or not; `memory_bytes` the parts of the fullest device.
+    """
+
+    step_s: Array
+    time_s: Mapping[str, Array]
+    communication_s: Mapping[str, Array]
+    memory_bytes: Mapping[str, Array]
+    total_bytes: Array
+    host_bytes: Array
+    hardware_flops: Array  # per step, recomputation included
+
+    def __len__(self) -> int:
+        return len(self.step_s)

@@ -1,0 +1,101 @@
+"""Hugging Face configurations of mixture-of-experts decoders."""
+
+from trainwright.model.config_dense import llama, qwen3
+from trainwright.model.config_fields import Config, Fields, llama_like
+
+
+def mixtral(config: Config) -> Fields:
+    return llama_like(config) | {
+        "experts": config.whole("num_local_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "window": config.whole("sliding_window", 0),
+    }
+
+
+def qwen2_moe(config: Config) -> Fields:
+    return llama_like(config) | {
+        **_routed(config, "num_experts"),
+        "qkv_bias": True,
+        "shared_ffn": config.whole("shared_expert_intermediate_size"),
+        "shared_gate": True,
+        "moe_every": config.whole("decoder_sparse_step", 1),
+    }
+
+
+def qwen3_moe(config: Config) -> Fields:
+    return qwen3(config) | {
+        **_routed(config, "num_experts"),
+        "moe_every": config.whole("decoder_sparse_step", 1),
+    }
+
+
+def deepseek_v2(config: Config) -> Fields:
+    """Latent attention; its key heads are as many as its query heads, whatever `num_key_value_heads` says."""
+    fields = llama_like(config) | {
+        "kv_heads": 0,
+        "head_dim": 0,
+        "q_lora_rank": config.whole("q_lora_rank", 0),
+        "kv_lora_rank": config.whole("kv_lora_rank"),
+        "qk_nope_dim": config.whole("qk_nope_head_dim"),
+        "qk_rope_dim": config.whole("qk_rope_head_dim"),
+        "v_head_dim": config.whole("v_head_dim"),
+    }
+    return fields | {
+        **_routed(config, "n_routed_experts"),
+        "shared_experts": config.whole("n_shared_experts", 0),
+        "first_dense": config.whole("first_k_dense_replace", 0),
+        "moe_every": config.whole("moe_layer_freq", 1),
+    }
+
+
+def deepseek_v3(config: Config) -> Fields:
+    """As V2, with one balancing bias per expert."""
+    return deepseek_v2(config) | {"router_bias": True}
+
+
+def gpt_oss(config: Config) -> Fields:
+    return llama(config) | {
+        "experts": config.whole("num_local_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "qkv_bias": True,
+        "output_bias": True,
+        "mlp_bias": True,
+        "router_bias": True,
+        "sinks": True,
+        "window": config.whole("sliding_window", 128),
+        "global_every": 2,
+    }
+
+
+def llama4_text(config: Config) -> Fields:
+    """Chunked attention counts as a window of one chunk."""
+    return llama_like(config) | {
+        "ffn": config.whole("intermediate_size_mlp"),
+        "experts": config.whole("num_local_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "expert_ffn": config.whole("intermediate_size"),
+        "shared_experts": 1,
+        "moe_every": config.whole("interleave_moe_layer_step", 1),
+        "window": config.whole("attention_chunk_size", 8192),
+        "global_every": config.whole("no_rope_layer_interval", 4),
+    }
+
+
+def llama4(config: Config) -> Fields:
+    return llama4_text(config.part("text_config"))
+
+
+def grok_1(config: Config) -> Fields:
+    return llama_like(config, tied=True) | {
+        "experts": config.whole("num_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "post_norms": True,
+    }
+
+
+def _routed(config: Config, count: str) -> Fields:
+    return {
+        "experts": config.whole(count),
+        "top_k": config.whole("num_experts_per_tok"),
+        "expert_ffn": config.whole("moe_intermediate_size"),
+    }

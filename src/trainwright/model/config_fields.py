@@ -1,0 +1,92 @@
+"""Typed reading of a Hugging Face configuration, with errors that name the field and the file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.errors import BadInput
+
+Fields = dict[str, Any]  # of Architecture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The values of one configuration and where they came from."""
+
+    values: Mapping[str, Any]
+    source: str
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number; `null` and absent mean the default, and without one are an error."""
+        value = self.values.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise BadInput(f"{self.source}: field", name, "is missing", f"add {name} to the configuration")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadInput(f"{self.source}: {name}", value, "must be a whole number", "correct it")
+        return value
+
+    def first(self, *names: str) -> int:
+        """A whole number under the first of several names that is present."""
+        present = [name for name in names if self.values.get(name) is not None]
+        return self.whole(present[0] if present else names[0])
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false; `null` and absent mean the default."""
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise BadInput(f"{self.source}: {name}", value, "must be true or false", "correct it")
+        return default if value is None else value
+
+    def rate(self, name: str, default: float) -> float:
+        """A number such as a dropout probability; `null` and absent mean the default."""
+        value = self.values.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise BadInput(f"{self.source}: {name}", value, "must be a number", "correct it")
+        return default if value is None else float(value)
+
+    def word(self, name: str, default: str) -> str:
+        """A text; `null` and absent mean the default."""
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise BadInput(f"{self.source}: {name}", value, "must be text", "correct it")
+        return default if value is None else value
+
+    def part(self, name: str) -> "Config":
+        """A nested configuration."""
+        value = self.values.get(name)
+        if not isinstance(value, Mapping):
+            raise BadInput(f"{self.source}: field", name, "is missing", f"add {name} to the configuration")
+        return Config(values=value, source=f"{self.source}: {name}")
+
+
+# Long contexts come in a short last phase of training; before it, sequences have at most this many tokens.
+_PLANNED_SEQ = 8192
+
+
+def sizes(config: Config, *, ffn: bool = True) -> Fields:
+    """The sizes that most configurations name alike."""
+    fields: Fields = {
+        "layers": config.whole("num_hidden_layers"),
+        "hidden": config.whole("hidden_size"),
+        "heads": config.whole("num_attention_heads"),
+        "vocab": config.whole("vocab_size"),
+        "max_seq": min(config.whole("max_position_embeddings", _PLANNED_SEQ), _PLANNED_SEQ),
+    }
+    return fields | ({"ffn": config.whole("intermediate_size")} if ffn else {})
+
+
+def llama_like(config: Config, *, tied: bool = False) -> Fields:
+    """Sizes of a decoder with RMS norm, rotary positions, grouped queries and a gated ffn."""
+    return sizes(config) | {
+        "kv_heads": config.whole("num_key_value_heads", config.whole("num_attention_heads")),
+        "head_dim": config.whole("head_dim", 0),
+        "gated": True,
+        "tied": config.flag("tie_word_embeddings", tied),
+    }
+
+
+def biased(with_bias: bool = True) -> Fields:
+    """Layer norms, and biases on every matmul of a layer if `with_bias`."""
+    return {"norm": "layer", "qkv_bias": with_bias, "output_bias": with_bias, "mlp_bias": with_bias}

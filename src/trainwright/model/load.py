@@ -1,0 +1,109 @@
+"""Models by name or file: the catalog, Hugging Face configurations, TOML files of architecture fields."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.model.architecture import Architecture
+from trainwright.model.huggingface import parse_config
+
+_CATALOG = Path(__file__).parents[1] / "catalog" / "models"
+_FIELDS = {field.name: field for field in fields(Architecture)}
+_NOTES = ("aliases", "published_parameters", "source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """A model of the catalog: its architecture, and what is published about it."""
+
+    architecture: Architecture
+    aliases: tuple[str, ...] = ()
+    published_parameters: int | None = None
+    source: str = ""
+
+
+def model_names() -> tuple[str, ...]:
+    """The names of the catalog's models, sorted."""
+    return tuple(sorted(path.stem for path in _CATALOG.glob("*.toml")))
+
+
+def load_model(text: str) -> Architecture:
+    """The model that `text` names: a catalog name or alias, a `config.json` or its directory, a TOML file."""
+    path = Path(text)
+    if path.suffix == ".json":
+        return _load_config(path)
+    if path.suffix == ".toml":
+        return parse_entry(_toml(path), path.stem, source=str(path)).architecture
+    if (path / "config.json").is_file():
+        return _load_config(path / "config.json")
+    return load_entry(text).architecture
+
+
+def load_entry(name: str) -> ModelEntry:
+    """The catalog's entry for a name or alias; case, dashes and an organisation before "/" do not matter."""
+    key = _key(name)
+    by_key = {_key(known): known for known in model_names()}
+    found = by_key.get(key) or _aliases().get(key)
+    if found is None:
+        raise UnknownName("model", name, by_key.values())
+    path = _CATALOG / f"{found}.toml"
+    return parse_entry(_toml(path), found, source=path.name)
+
+
+def parse_entry(values: Mapping[str, Any], name: str, source: str) -> ModelEntry:
+    """The entry that a table of architecture fields describes; errors name `source`."""
+    for key in values:
+        if key not in _FIELDS and key not in _NOTES:
+            raise UnknownName(f"{source}: key", key, (*_FIELDS, *_NOTES))
+    stated = {"name": name} | {key: value for key, value in values.items() if key in _FIELDS}
+    for key, field in _FIELDS.items():
+        if field.default is MISSING and key not in stated:
+            raise BadInput(f"{source}: key", key, "is missing", f"add {key}")
+    return ModelEntry(
+        architecture=Architecture(**stated),
+        aliases=tuple(values.get("aliases", ())),
+        published_parameters=values.get("published_parameters"),
+        source=values.get("source", ""),
+    )
+
+
+def _aliases() -> dict[str, str]:
+    """Catalog names by the key of each alias; reads every entry, so it is asked only after the names."""
+    return {
+        _key(alias): name for name in model_names() for alias in _toml(_CATALOG / f"{name}.toml")["aliases"]
+    }
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.rpartition("/")[2].lower())
+
+
+def _load_config(path: Path) -> Architecture:
+    try:
+        config = json.loads(_read(path))
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON, line {error.lineno}"
+        raise BadInput("model file", str(path), problem, "use a model's config.json") from error
+    if not isinstance(config, dict):
+        raise BadInput("model file", str(path), "is not a JSON object", "use a model's config.json")
+    return parse_config(config, path.parent.name if path.stem == "config" else path.stem, source=str(path))
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("model file", str(path), f"is not TOML: {error}", "correct it") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise BadInput("model file", str(path), str(reason), "check the path") from error

@@ -1,0 +1,1 @@
+"""Plans: how a model is split over devices and time."""

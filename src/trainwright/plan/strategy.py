@@ -1,0 +1,195 @@
+"""A strategy: the structured knobs of a training plan, as one line of text or as arrays of many."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.errors import BadInput, UnknownName
+
+Ints = NDArray[np.int64]
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb")
+RECOMPUTES = ("none", "selective", "full")
+OFFLOADS = ("none", "optimizer", "activations", "both")
+CP_KINDS = ("ring", "allgather")
+PRECISIONS = ("fp32", "bf16", "fp16", "fp8", "fp4")
+EVERY_LAYER = 0  # of recompute_layers: all the layers of a stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """One structured way to train: degrees, batch split, schedule, and what is traded for memory.
+
+    `dp` counts data-parallel replicas of a tensor-, context- and pipeline-parallel group, so that
+    dp·tp·cp·pp devices take part; `ep` and `etp` re-use the dp, cp and tp axes inside a stage.
+    `shard` is the number of dp·cp ranks that share ZeRO shards (0: all of them; less is HSDP).
+    """
+
+    dp: int = 1
+    tp: int = 1
+    sp: bool = False
+    cp: int = 1
+    cp_kind: str = "ring"
+    pp: int = 1
+    vpp: int = 1
+    ep: int = 1
+    etp: int = 1
+    zero: int = 0
+    shard: int = 0
+    micro_batch: int = 1
+    schedule: str = "1f1b"
+    recompute: str = "none"
+    recompute_layers: int = EVERY_LAYER
+    offload: str = "none"
+    precision: str = "bf16"
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"strategy {name}", getattr(self, name), "degrees start at 1", "use 1 or more")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
+        if self.zero not in (0, 1, 2, 3):
+            raise BadInput("strategy zero", self.zero, "stages are 0, 1, 2 and 3", "use one of them")
+        if self.vpp > 1 and self.pp == 1:
+            raise BadInput("strategy vpp", self.vpp, "interleaving needs pp > 1", "drop vpp or raise pp")
+
+    @property
+    def devices(self) -> int:
+        """Devices that take part."""
+        return self.dp * self.tp * self.cp * self.pp
+
+    def __str__(self) -> str:
+        return " ".join(_words(self))
+
+
+_CHOICES = {
+    "schedule": SCHEDULES,
+    "recompute": RECOMPUTES,
+    "offload": OFFLOADS,
+    "cp_kind": CP_KINDS,
+    "precision": PRECISIONS,
+}
+_NUMBERED = {
+    "dp": "dp", "tp": "tp", "cp": "cp", "pp": "pp", "vpp": "vpp", "ep": "ep", "etp": "etp",
+    "mb": "micro_batch", "zero": "zero", "hsdp": "shard", "full": "recompute_layers",
+}  # fmt: skip
+_WORD = re.compile(r"([a-z-]+)(\d*)$")
+
+
+def _words(strategy: Strategy) -> Iterable[str]:
+    yield f"dp{strategy.dp}"
+    for name in ("tp", "cp", "pp", "vpp", "ep", "etp"):
+        if getattr(strategy, name) > 1:
+            yield f"{name}{getattr(strategy, name)}"
+        if name == "tp" and strategy.sp:
+            yield "sp"
+        if name == "cp" and strategy.cp > 1 and strategy.cp_kind != "ring":
+            yield strategy.cp_kind
+    yield f"mb{strategy.micro_batch}"
+    yield f"zero{strategy.zero}"
+    if strategy.shard:
+        yield f"hsdp{strategy.shard}"
+    if strategy.pp > 1:
+        yield strategy.schedule
+    if strategy.recompute == "full":
+        yield f"full{strategy.recompute_layers}" if strategy.recompute_layers else "full"
+    elif strategy.recompute != "none":
+        yield strategy.recompute
+    if strategy.offload != "none":
+        yield f"offload-{strategy.offload}"
+    yield strategy.precision
+    if not strategy.overlap:
+        yield "no-overlap"
+
+
+def parse_strategy(text: str) -> Strategy:
+    """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes."""
+    values: dict[str, object] = {}
+    for word in text.split():
+        values |= _parse_word(word, text)
+    return Strategy(**values)  # type: ignore[arg-type]
+
+
+def _parse_word(word: str, text: str) -> dict[str, object]:
+    flags: dict[str, dict[str, object]] = {
+        "sp": {"sp": True},
+        "no-overlap": {"overlap": False},
+        "full": {"recompute": "full"},
+        **{f"offload-{name}": {"offload": name} for name in OFFLOADS[1:]},
+        **{name: {"schedule": name} for name in SCHEDULES},
+        **{name: {"recompute": name} for name in RECOMPUTES[:2]},
+        **{name: {"precision": name} for name in PRECISIONS},
+        **{name: {"cp_kind": name} for name in CP_KINDS},
+    }
+    if word in flags:
+        return flags[word]
+    match = _WORD.match(word)
+    if match is None or match[1] not in _NUMBERED or not match[2]:
+        raise UnknownName(f'strategy "{text}": word', word, [*flags, *(f"{name}1" for name in _NUMBERED)])
+    field = _NUMBERED[match[1]]
+    return {field: int(match[2])} | ({"recompute": "full"} if field == "recompute_layers" else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategies:
+    """Many strategies as one array per knob; choices are indices into their tuples above."""
+
+    dp: Ints
+    tp: Ints
+    sp: Ints
+    cp: Ints
+    cp_kind: Ints
+    pp: Ints
+    vpp: Ints
+    ep: Ints
+    etp: Ints
+    zero: Ints
+    shard: Ints
+    micro_batch: Ints
+    schedule: Ints
+    recompute: Ints
+    recompute_layers: Ints
+    offload: Ints
+    precision: Ints
+    overlap: Ints
+
+    def __len__(self) -> int:
+        return len(self.dp)
+
+    def __getitem__(self, index: int) -> Strategy:
+        values = {field.name: int(getattr(self, field.name)[index]) for field in fields(self)}
+        named: dict[str, object] = {name: _CHOICES[name][values[name]] for name in _CHOICES}
+        flags: dict[str, object] = {"sp": bool(values["sp"]), "overlap": bool(values["overlap"])}
+        return Strategy(**(values | named | flags))  # type: ignore[arg-type]
+
+    def take(self, where: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Strategies":
+        """The strategies at some indices."""
+        return Strategies(**{field.name: getattr(self, field.name)[where] for field in fields(self)})
+
+
+def stack_strategies(strategies: Iterable[Strategy]) -> Strategies:
+    """Arrays of the knobs of given strategies."""
+    rows = [
+        [_CHOICES[f.name].index(getattr(s, f.name)) if f.name in _CHOICES else int(getattr(s, f.name)) for f in fields(s)]
+        for s in strategies
+    ]
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(fields(Strategy))).T
+    return Strategies(**{field.name: column for field, column in zip(fields(Strategy), columns, strict=True)})
+
+
+def join_strategies(parts: Iterable[Strategies]) -> Strategies:
+    """One batch of the strategies of several."""
+    listed = list(parts)
+    return Strategies(**{f.name: np.concatenate([getattr(p, f.name) for p in listed]) for f in fields(Strategies)})
+
+
+__all__ = [
+    "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "PRECISIONS", "RECOMPUTES", "SCHEDULES",
+    "Strategies", "Strategy", "join_strategies", "parse_strategy", "replace", "stack_strategies",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""The space of legal strategies of a model on a cluster, as arrays."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+
+import numpy as np
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.model.graph import Graph
+from trainwright.plan.strategy import (
+    CP_KINDS,
+    OFFLOADS,
+    PRECISIONS,
+    RECOMPUTES,
+    SCHEDULES,
+    Strategies,
+    Strategy,
+    join_strategies,
+)
+
+CHOICES: Mapping[str, Sequence[str]] = {
+    "schedule": SCHEDULES,
+    "recompute": RECOMPUTES,
+    "offload": OFFLOADS,
+    "cp_kind": CP_KINDS,
+    "precision": PRECISIONS,
+}
+KNOBS = tuple(field.name for field in fields(Strategy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What is searched: a model on so many devices, with some knobs fixed or bounded.
+
+    `fixed` maps a knob to the values it may take; `most` to the largest one.
+    """
+
+    graph: Graph
+    devices: int
+    node_size: int
+    seq: int
+    global_batch: int
+    fixed: Mapping[str, tuple[int, ...]]
+    most: Mapping[str, int]
+    check_divisors: bool = True
+
+
+def knob_value(knob: str, text: str) -> int:
+    """The number that a knob's text stands for: `full` of `recompute` is its index."""
+    name = {"mb": "micro_batch", "hsdp": "shard"}.get(knob, knob)
+    if name not in KNOBS:
+        raise UnknownName("knob", knob, [*KNOBS, "mb", "hsdp"])
+    if name in CHOICES:
+        if text not in CHOICES[name]:
+            raise UnknownName(f"value of {knob}", text, CHOICES[name])
+        return CHOICES[name].index(text)
+    flags = {"on": 1, "off": 0, "true": 1, "false": 0}
+    if name in ("sp", "overlap") and text.lower() in flags:
+        return flags[text.lower()]
+    if not text.isdigit():
+        raise BadInput(f"value of {knob}", text, "is not a whole number", f"write it like {knob}=4")
+    return int(text)
+
+
+def legal_strategies(space: Space) -> Strategies:
+    """Every legal strategy of the space, in a stable order."""
+    parts = [part for degrees in _degrees(space) for part in _variants(space, *degrees)]
+    if not parts:
+        raise BadInput(
+            "search", f"{space.graph.name} on {space.devices} devices at batch {space.global_batch}",
+            "no strategy satisfies the constraints", "relax --fix and --max, or change the batch",
+        )  # fmt: skip
+    return join_strategies(parts)
+
+
+def layer_count(graph: Graph) -> int:
+    """Layers that pipeline stages divide: all blocks but the ends."""
+    ends = ("embedding", "head", "end")
+    return sum(s.count for s in graph.segments if not s.block.name.endswith(ends))
+
+
+def _allowed(space: Space, knob: str, values: Sequence[int]) -> list[int]:
+    kept = [v for v in values if v <= space.most.get(knob, v)]
+    if knob in space.fixed:
+        wanted = space.fixed[knob]
+        return [v for v in wanted if v in kept] if space.check_divisors else list(wanted)
+    return kept
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def _degrees(space: Space) -> Iterator[tuple[int, int, int, int]]:
+    """Legal (tp, cp, pp, dp): heads and ffn divide by tp, the sequence by 2·cp, the batch by dp."""
+    sizes, layers = space.graph.sizes, layer_count(space.graph)
+    divisors = _divisors(space.devices)
+    tps = [t for t in divisors if _splits_tensor(sizes, t)]
+    cps = [c for c in divisors if c == 1 or space.seq % (2 * c) == 0]
+    pps = [p for p in divisors if p <= layers]
+    for tp, cp, pp in product(_allowed(space, "tp", tps), _allowed(space, "cp", cps), _allowed(space, "pp", pps)):
+        if space.devices % (tp * cp * pp):
+            continue
+        for dp in _allowed(space, "dp", [space.devices // (tp * cp * pp)]):
+            if dp * tp * cp * pp == space.devices and (space.global_batch % dp == 0 or not space.check_divisors):
+                yield tp, cp, pp, dp
+
+
+def _splits_tensor(sizes: Mapping[str, int], tp: int) -> bool:
+    heads = sizes["heads"] % tp == 0 and (sizes["kv_heads"] % tp == 0 or tp % sizes["kv_heads"] == 0)
+    return heads and all(sizes[dim] % tp == 0 for dim in ("ffn", "shared_ffn") if dim in sizes)
+
+
+def _variants(space: Space, tp: int, cp: int, pp: int, dp: int) -> Iterator[Strategies]:
+    """All strategies of one set of degrees: one batch per pipeline schedule and expert split."""
+    per_replica = max(space.global_batch // dp, 1)
+    grid = {
+        "micro_batch": _allowed(space, "micro_batch", _divisors(per_replica)),
+        "sp": _allowed(space, "sp", [0, 1] if tp > 1 else [0]),
+        "cp_kind": _allowed(space, "cp_kind", list(range(len(CP_KINDS))) if cp > 1 else [0]),
+        "recompute": _allowed(space, "recompute", list(range(len(RECOMPUTES)))),
+        "offload": _allowed(space, "offload", list(range(len(OFFLOADS)))),
+        "precision": _allowed(space, "precision", [PRECISIONS.index("bf16")]),
+        "overlap": _allowed(space, "overlap", [1]),
+        "recompute_layers": _allowed(space, "recompute_layers", [0]),
+    }
+    for (schedule, vpp), (ep, etp), (zero, shard) in product(
+        _schedules(space, pp), _expert_splits(space, tp, cp, dp), _sharding(space, cp, pp, dp)
+    ):
+        fixed = {"dp": dp, "tp": tp, "cp": cp, "pp": pp, "vpp": vpp, "schedule": schedule,
+                 "ep": ep, "etp": etp, "zero": zero, "shard": shard}  # fmt: skip
+        yield _grid(grid, fixed)
+
+
+def _grid(grid: Mapping[str, Sequence[int]], fixed: Mapping[str, int]) -> Strategies:
+    meshes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in grid.values()), indexing="ij")
+    columns = {name: mesh.ravel() for name, mesh in zip(grid, meshes, strict=True)}
+    count = len(columns["micro_batch"])
+    return Strategies(**columns, **{name: np.full(count, value, dtype=np.int64) for name, value in fixed.items()})
+
+
+def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
+    """(schedule, vpp): one chunk per stage, or interleaved where layers (or layers and ends) divide."""
+    if pp == 1:
+        return [(SCHEDULES.index("1f1b"), 1)]
+    layers = layer_count(space.graph)
+    chunks = [v for v in range(2, layers + 1) if pp * v <= layers + 2 and (layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0)]
+    vpps = _allowed(space, "vpp", [1, *chunks])
+    plain = [SCHEDULES.index(name) for name in ("gpipe", "1f1b", "zb")]
+    every = [(s, 1) for s in plain if 1 in vpps] + [(SCHEDULES.index("interleaved"), v) for v in vpps if v > 1]
+    allowed = _allowed(space, "schedule", list(range(len(SCHEDULES))))
+    return [(s, v) for s, v in every if s in allowed]
+
+
+def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, int]]:
+    """(ep, etp): experts over the ranks of a stage, each expert over etp of them."""
+    experts = space.graph.sizes.get("experts", 0)
+    if not experts:
+        return [(1, 1)]
+    width = space.graph.sizes["expert_ffn"]
+    splits = []
+    for etp in _allowed(space, "etp", [e for e in _divisors(tp) if width % e == 0]):
+        ranks = tp * cp * dp // etp
+        splits += [(ep, etp) for ep in _allowed(space, "ep", [e for e in _divisors(ranks) if experts % e == 0])]
+    return splits
+
+
+def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
+    """(zero, shard): stages 0 to 3, stage 3 also within smaller groups; gradients stay whole across a pipeline."""
+    ranks = dp * cp
+    zeros = [0] if ranks == 1 else [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
+    zeros = _allowed(space, "zero", zeros)
+    groups = [0, *(g for g in _divisors(ranks) if 1 < g < ranks)]
+    shards = _allowed(space, "shard", groups)
+    return [(z, s) for z in zeros for s in (shards if z == 3 else [0]) if z == 3 or s == 0]

@@ -1,0 +1,214 @@
+"""A row of a table of runs as a case: model, cluster, software, batch, and what is known of the strategy."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from trainwright.cluster.load import find_device_alias, load_device, load_network
+from trainwright.cluster.types import Cluster
+from trainwright.errors import BadInput, TrainwrightError
+from trainwright.model.architecture import Architecture
+from trainwright.model.build import build_graph
+from trainwright.model.graph import Graph, parameters
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+
+Row = Mapping[str, str]
+
+# Tables of configurations that ran out of memory name some columns differently.
+_OTHER_NAMES = {
+    "model": "model_name", "params_b": "n_params_B", "global_batch": "global_batch_seqs",
+    "zero": "zero_stage_or_fsdp", "attention": "kernel",
+}  # fmt: skip
+_RECOMPUTE = {"minimal_with_context": "selective", "minimal": "selective", "block": "full", "": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One measured run: the question that it answers, and the knobs that it states."""
+
+    id: str
+    source: str
+    graph: Graph
+    cluster: Cluster
+    framework: str
+    attention: str
+    seq: int
+    global_batch: int
+    fixed: Mapping[str, tuple[int, ...]]
+    step_time_s: float | None
+    memory_gib: float | None
+
+
+def parse_case(row: Row) -> Case:
+    """The case of one row; an empty cell is not stated."""
+    devices = _whole(row, "gpus")
+    framework = _text(row, "framework") or _framework_of(row)
+    return Case(
+        id=_text(row, "id"),
+        source=_text(row, "source"),
+        graph=_graph(row),
+        cluster=_cluster(row, devices),
+        framework=framework,
+        attention=_attention(row),
+        seq=_whole(row, "seq_len"),
+        global_batch=_whole(row, "global_batch"),
+        fixed=_knobs(row, devices),
+        step_time_s=_number(row, "step_time_s"),
+        memory_gib=_number(row, "memory_gib"),
+    )
+
+
+def _text(row: Row, name: str) -> str:
+    value = row.get(name)
+    if value is None:
+        value = row.get(_OTHER_NAMES.get(name, ""), "")
+    return (value or "").strip()
+
+
+def _number(row: Row, name: str) -> float | None:
+    text = _text(row, name)
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"column {name}", text, "is not a number", "correct the cell or leave it empty") from None
+
+
+def _whole(row: Row, name: str) -> int:
+    number = _number(row, name)
+    if number is None or number < 1 or number != int(number):
+        raise BadInput(f"column {name}", _text(row, name), "needs a whole number above zero", "fill in the cell")
+    return int(number)
+
+
+def _optional(row: Row, name: str) -> int:
+    number = _number(row, name)
+    return int(number) if number else 0
+
+
+def _framework_of(row: Row) -> str:
+    """The tables of failures do not name software: their sources do."""
+    source = _text(row, "source")
+    return "nanotron" if "Playbook" in source else "aleph-alpha-scaling" if "Hagemann" in source else "generic"
+
+
+def _attention(row: Row) -> str:
+    text = _text(row, "attention").lower()
+    if text in ("torch", "fused", "unfused", "eager", "math"):
+        return "unfused"
+    return "flash"
+
+
+def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
+    """Stated knobs as fixed values; sequence parallelism and ZeRO that are not stated are the stack's to choose."""
+    fixed: dict[str, tuple[int, ...]] = {}
+    for name in ("dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch"):
+        if value := _optional(row, name):
+            fixed[name] = (value,)
+    model_parallel = _known(fixed, "tp") * _known(fixed, "pp") * _known(fixed, "cp")
+    if "dp" in fixed and {"tp", "pp"} <= set(fixed) and fixed["dp"][0] * model_parallel != devices:
+        fixed["dp"] = (max(devices // model_parallel, 1),)
+    zero = _text(row, "zero").lower()
+    if zero:
+        digits = re.search(r"\d", zero)
+        fixed["zero"] = (int(digits[0]),) if digits else (3,)
+        if zero == "hsdp":
+            fixed["shard"] = (_optional(row, "gpus_per_node") or 8,)
+    if sequence := _text(row, "sequence_parallel"):
+        fixed["sp"] = (int(float(sequence)) if _known(fixed, "tp") > 1 else 0,)
+    recompute = _text(row, "recompute").lower()
+    recompute = _RECOMPUTE.get(recompute, recompute)
+    if recompute in RECOMPUTES:
+        fixed["recompute"] = (RECOMPUTES.index(recompute),)
+    precision = _text(row, "precision").lower() or "bf16"
+    if precision not in PRECISIONS:
+        raise BadInput("column precision", precision, "is not known", "use one of " + ", ".join(PRECISIONS))
+    fixed["precision"] = (PRECISIONS.index(precision),)
+    return fixed
+
+
+def _known(fixed: Mapping[str, tuple[int, ...]], name: str) -> int:
+    return fixed.get(name, (1,))[0]
+
+
+def _cluster(row: Row, devices: int) -> Cluster:
+    device = load_device(find_device_alias(_text(row, "hardware")))
+    network = load_network(device.network)
+    levels = list(network.levels)
+    node = _optional(row, "gpus_per_node")
+    if node and levels[0].size and levels[0].size <= 16:
+        levels[0] = replace(levels[0], size=node)
+    per_node = interconnect_bytes_per_s(_text(row, "interconnect"))
+    if per_node and len(levels) > 1:
+        levels[1] = replace(levels[1], bytes_per_s=per_node / (levels[0].size or 1))
+    return Cluster(
+        name=_text(row, "hardware"), device=device, network=replace(network, levels=tuple(levels)), count=devices
+    )
+
+
+def interconnect_bytes_per_s(text: str) -> float:
+    """Bandwidth out of one node that a description states (`8x200Gb/s HDR IB`, `1600 Gbps/node`), or 0."""
+    many = re.search(r"(\d+)\s*x\s*(\d+)\s*G(?:b/s|bps|bit)", text)
+    if many:
+        return int(many[1]) * int(many[2]) * 1e9 / 8
+    one = re.search(r"(\d+)\s*G(?:b/s|bps)[^,;]*(?:per |/)node", text)
+    return int(one[1]) * 1e9 / 8 if one else 0.0
+
+
+def _graph(row: Row) -> Graph:
+    key = tuple(_text(row, name) for name in ("model", "params_b", "layers", "hidden", "ffn_hidden", "heads",
+                "kv_heads", "vocab", "seq_len", "experts", "topk", "gated_ffn", "framework"))  # fmt: skip
+    return _graph_of(key, _attention(row) == "unfused")
+
+
+@cache
+def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
+    names = ("model", "params_b", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len",
+             "experts", "topk", "gated_ffn", "framework")  # fmt: skip
+    row = dict(zip(names, key, strict=True))
+    known = _catalog_architecture(row)
+    if known is not None:
+        return build_graph(known)
+    gated = row["gated_ffn"].startswith("1")
+    base = Architecture(
+        name=row["model"] or "model",
+        layers=_whole(row, "layers"),
+        hidden=_whole(row, "hidden"),
+        heads=_whole(row, "heads"),
+        kv_heads=_optional(row, "kv_heads"),
+        ffn=0 if _optional(row, "experts") else _optional(row, "ffn_hidden"),
+        gated=gated,
+        vocab=_optional(row, "vocab") or 50304,
+        norm="rms" if gated else "layer",
+        qkv_bias=not gated,
+        output_bias=not gated,
+        mlp_bias=not gated,
+        positions=0 if gated else _whole(row, "seq_len"),
+        dropout=dropout and not gated,
+        experts=_optional(row, "experts"),
+        top_k=_optional(row, "topk"),
+        expert_ffn=_optional(row, "ffn_hidden") if _optional(row, "experts") else 0,
+    )
+    return _nearest(base, _number(row, "params_b"))
+
+
+def _nearest(base: Architecture, billions: float | None) -> Graph:
+    """The model with its embedding tied or not, whichever comes nearer to the stated size."""
+    tied, untied = (build_graph(replace(base, tied=tied)) for tied in (True, False))
+    if billions is None:
+        return untied
+    return min((tied, untied), key=lambda graph: abs(parameters(graph) - billions * 1e9))
+
+
+def _catalog_architecture(row: Row) -> Architecture | None:
+    """A model of the catalog, if the row names one and agrees with it."""
+    name = re.sub(r"\s*\(.*?\)", "", row["model"]).lower().replace("_", "-").replace(" ", "-")
+    try:
+        known = load_model(name)
+    except TrainwrightError:
+        return None
+    stated = (_optional(row, "layers"), _optional(row, "hidden"), _optional(row, "heads"), _optional(row, "vocab"))
+    return known if stated == (known.layers, known.hidden, known.heads, known.vocab) else None
