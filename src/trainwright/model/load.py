@@ -75,12 +75,16 @@ def parse_entry(values: Mapping[str, Any], name: str, source: str) -> ModelEntry
 def _aliases() -> dict[str, str]:
     """Catalog names by the key of each alias; reads every entry, so it is asked only after the names."""
     return {
-        _key(alias): name for name in model_names() for alias in _toml(_CATALOG / f"{name}.toml")["aliases"]
+        _key(alias): name
+        for name in model_names()
+        for alias in _toml(_CATALOG / f"{name}.toml").get("aliases", ())
     }
 
 
 def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", name.rpartition("/")[2].lower())
+    """A name without its separators, except between digits: `Llama-3-8B` is `llama3-8b`, not `llama-38b`."""
+    words = re.sub(r"[^a-z0-9.]+", "-", name.rpartition("/")[2].lower())
+    return re.sub(r"(?<!\d)-|-(?!\d)", "", words)
 
 
 def _load_config(path: Path) -> Architecture:
