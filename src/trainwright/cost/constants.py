@@ -38,7 +38,8 @@ class Stack:
     traffic: float = 1.0  # memory traffic of element-wise work, relative to one fused pass
     op_s: float = 8e-6  # host time to launch one operator
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
-    micro_batch_s: float = 0.0  # per microbatch and stage: schedule bookkeeping, synchronous sends
+    pipeline_tp_s: float = 0.0  # lost per layer, microbatch and tensor-parallel rank beside pending sends
+    pipeline_stall_s: float = 0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the fourth power
     tp_overlap: float = 0.0  # share of tensor-parallel communication that may hide behind compute
     dp_overlap: float = 0.8
     pp_overlap: float = 0.0
@@ -52,5 +53,8 @@ class Stack:
     context_bytes: float = 2.5e9  # driver, libraries, communication buffers
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
+    sequence_parallel: bool = True  # what its users run unless a run says otherwise
+    zero: int = 1
+    recomputes: tuple[str, ...] = ("none", "selective", "full")
     basis: str = "stack"
     source: str = ""

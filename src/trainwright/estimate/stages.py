@@ -20,7 +20,7 @@ class Stages:
     microbatches: Array
 
 
-def stage_layout(layers: int, global_batch: int, strategies: Strategies) -> Stages:
+def stage_layout(layers: int, global_batch: int | NDArray[np.int64], strategies: Strategies) -> Stages:
     """Layers per stage: equal if they divide; if they do with embedding and head counted as layers, so;
     else the remainder goes to middle stages first."""
     pp = strategies.pp.astype(float)

@@ -29,7 +29,8 @@ def estimate(job: Job, strategies: Strategies) -> Estimates:
     chunks = [
         _estimate_chunk(
             _Context(job=job, links=links, layers=layers, layer=layer, first=first, last=last,
-                     strategies=strategies.take(slice(at, at + _CHUNK)), where=where[at : at + _CHUNK])
+                     strategies=strategies.take(slice(at, at + _CHUNK)), where=where[at : at + _CHUNK],
+                     global_batch=_part(job.global_batch, slice(at, at + _CHUNK)))
         )
         for at in range(0, len(strategies), _CHUNK)
     ]  # fmt: skip
@@ -48,11 +49,16 @@ class _Context:
     last: Part
     strategies: Strategies
     where: Ints
+    global_batch: int | Ints
+
+
+def _part(batch: int | Ints, where: slice) -> int | Ints:
+    return batch if isinstance(batch, int) else batch[where]
 
 
 def _estimate_chunk(context: _Context) -> Estimates:
     job, strategies, at = context.job, context.strategies, context.where
-    stages = stage_layout(context.layers, job.global_batch, strategies)
+    stages = stage_layout(context.layers, context.global_batch, strategies)
     layer = _Layer.of(context)
     first = _stage_s(context, stages.first, layer, context.first)
     last = _stage_s(context, stages.last, layer, context.last)
@@ -65,17 +71,18 @@ def _estimate_chunk(context: _Context) -> Estimates:
     )
     busiest = np.where(strategies.pp == 1, whole, busiest)
     send, send_all = _sends_s(context)
-    per_microbatch = busiest + send + job.stack.micro_batch_s
+    wait = _pipeline_wait_s(context, stages)
+    per_microbatch = busiest + send + wait
     bubble = _bubble_s(strategies, whole - busiest, stages, layer, send)
     dp, dp_all = _data_parallel_s(context, stages, layer)
     optimizer = _optimizer_s(context, stages)
     step = stages.microbatches * per_microbatch + bubble + dp + optimizer + job.stack.step_s
     time = _breakdown(context, stages, layer, busiest) | {
-        "pp": stages.microbatches * send,
+        "pp": stages.microbatches * (send + wait),
         "bubble": bubble,
         "dp": dp + stages.microbatches * stages.middle * layer.gather_s,
         "optimizer": optimizer,
-        "overhead": job.stack.step_s + stages.microbatches * job.stack.micro_batch_s,
+        "overhead": np.full(len(strategies), job.stack.step_s),
     }
     time["launch"] = np.maximum(step - sum(time.values()), 0.0)
     communication = _communication(context, stages, send_all, dp_all + stages.microbatches * layer.gather_all_s * stages.middle)
@@ -174,6 +181,15 @@ def _sends_s(context: _Context) -> tuple[Array, Array]:
     both = 2.0 * strategies.vpp * send_s(context.links, stride, payload)
     both = np.where(strategies.pp > 1, both, 0.0)
     return both * (1.0 - context.job.stack.pp_overlap * strategies.overlap), both
+
+
+def _pipeline_wait_s(context: _Context, stages: Stages) -> Array:
+    """What some stacks lose per microbatch once there is a pipeline: see Stack.pipeline_tp_s and pipeline_stall_s."""
+    strategies, stack = context.strategies, context.job.stack
+    nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / context.job.cluster.node_size
+    contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)
+    stall = stack.pipeline_stall_s * (nodes / 64.0) ** 4
+    return np.where(strategies.pp > 1, contention + stall, 0.0)
 
 
 def _bubble_s(strategies: Strategies, others: Array, stages: Stages, layer: _Layer, send: Array) -> Array:

@@ -29,7 +29,7 @@ class Job:
     stack: Stack
     efficiency: Efficiency
     seq: int
-    global_batch: int
+    global_batch: int | NDArray[np.int64]  # sequences per step; one for all strategies, or one each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,184 @@
+"""A table of runs ready to be predicted: cases grouped so that one estimate serves many rows."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cluster.types import Device
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.errors import BadInput, TrainwrightError
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
+from trainwright.search.space import Space, legal_strategies
+from trainwright.validate.rows import Case, Row, parse_case
+
+Array = NDArray[np.float64]
+REQUIRED = ("hardware", "gpus", "layers", "hidden", "heads", "seq_len")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Rows, their cases (None where a row could not be read, with the reason), and groups of alike cases."""
+
+    rows: tuple[Row, ...]
+    cases: tuple[Case | None, ...]
+    reasons: tuple[str, ...]
+    groups: tuple["Group", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Cases that differ only in batch and strategy; `counts` candidates of each stand after one another."""
+
+    case: Case
+    stack: str
+    indices: tuple[int, ...]
+    candidates: Strategies
+    counts: tuple[int, ...]
+    global_batch: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """Step time and memory of each row, of its best feasible candidate."""
+
+    step_s: Array
+    memory_bytes: Array
+    fits: NDArray[np.bool_]
+
+
+StackOf = Callable[[str], Stack]
+EfficiencyOf = Callable[[Device], Efficiency]
+
+
+def load_rows(path: Path) -> tuple[Row, ...]:
+    """The rows of a CSV file of runs."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = tuple(csv.DictReader(file, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput("table", str(path), f"cannot be read as CSV ({error})", "check the file") from None
+    if not rows:
+        raise BadInput("table", str(path), "has no rows", "give a header line and at least one run")
+    missing = [name for name in REQUIRED if name not in rows[0]]
+    if missing:
+        raise BadInput("table", str(path), "lacks column " + ", ".join(missing), "see docs/validation.md")
+    return rows
+
+
+def build_dataset(rows: Sequence[Row], stack_of: StackOf) -> Dataset:
+    """Cases of all rows that can be read, grouped."""
+    cases: list[Case | None] = []
+    reasons: list[str] = []
+    members: dict[object, list[tuple[int, Case, Strategies]]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        try:
+            case = parse_case(row)
+            stack = stack_of(stack_name(case))
+            strategies = candidates(case, stack)
+        except TrainwrightError as error:
+            cases.append(None)
+            reasons.append(str(error))
+            continue
+        cases.append(case)
+        reasons.append("")
+        members[_group_key(case)].append((index, case, strategies))
+    return Dataset(
+        rows=tuple(rows), cases=tuple(cases), reasons=tuple(reasons), groups=tuple(map(_group, members.values()))
+    )
+
+
+def stack_name(case: Case) -> str:
+    """The stack of a case: its framework, told apart by age where one name covers years of kernels."""
+    if case.framework == "megatron-lm":
+        return "megatron-lm" if case.attention == "unfused" else "megatron-core"
+    if not case.framework:
+        return "generic"
+    return case.framework
+
+
+def candidates(case: Case, stack: Stack) -> Strategies:
+    """Every strategy that agrees with what the case states; what it leaves open is what the stack's users choose."""
+    fixed = dict(case.fixed)
+    fixed.setdefault("cp", (1,))
+    fixed.setdefault("etp", (1,))
+    fixed.setdefault("shard", (0,))
+    split = fixed.get("tp", (2,))[0] > 1
+    fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
+    fixed.setdefault("zero", (stack.zero,))
+    fixed.setdefault("recompute", tuple(RECOMPUTES.index(name) for name in stack.recomputes))
+    fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
+    fixed["schedule"] = (SCHEDULES.index("1f1b"), SCHEDULES.index("interleaved"))
+    if fixed.get("pp") == (1,):
+        fixed["vpp"] = (1,)
+    space = Space(
+        graph=case.graph, devices=case.cluster.count, node_size=case.cluster.node_size, seq=case.seq,
+        global_batch=case.global_batch, fixed=fixed, most={}, check_divisors=False,
+    )  # fmt: skip
+    return legal_strategies(space)
+
+
+def predict(dataset: Dataset, stack_of: StackOf, efficiency_of: EfficiencyOf, groups: Iterable[int] | None = None) -> Predictions:
+    """Predictions for all rows, or for those of some groups (the others are not a number)."""
+    step = np.full(len(dataset.rows), np.nan)
+    memory = np.full(len(dataset.rows), np.nan)
+    fits = np.zeros(len(dataset.rows), dtype=bool)
+    for index in range(len(dataset.groups)) if groups is None else groups:
+        group = dataset.groups[index]
+        indices = list(group.indices)
+        step[indices], memory[indices], fits[indices] = _predict_group(group, stack_of, efficiency_of)
+    return Predictions(step_s=step, memory_bytes=memory, fits=fits)
+
+
+def _predict_group(
+    group: Group, stack_of: StackOf, efficiency_of: EfficiencyOf
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    case = group.case
+    job = Job(
+        graph=case.graph,
+        cluster=case.cluster,
+        stack=replace(stack_of(group.stack), attention=case.attention),  # type: ignore[arg-type]
+        efficiency=efficiency_of(case.cluster.device),
+        seq=case.seq,
+        global_batch=group.global_batch,
+    )
+    result = estimate(job, group.candidates)
+    room = case.cluster.device.memory[0].capacity_bytes
+    starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
+    # The fastest candidate that fits; if none fits, the one that needs least.
+    fit = result.total_bytes <= room
+    rank = np.where(fit, result.step_s, 1e9 + result.total_bytes)
+    best = [int(a + np.argmin(rank[a : a + n])) for a, n in zip(starts, group.counts, strict=True)]
+    return result.step_s[best], result.total_bytes[best], fit[best]
+
+
+def _group_key(case: Case) -> object:
+    inside = case.cluster.count <= case.cluster.node_size
+    levels = case.cluster.network.levels
+    return (id(case.graph), case.cluster.device.name, levels, inside, stack_name(case), case.attention, case.seq)
+
+
+def _group(members: Sequence[tuple[int, Case, Strategies]]) -> Group:
+    largest = max((case for _, case, _ in members), key=lambda case: case.cluster.count)
+    counts = tuple(len(strategies) for _, _, strategies in members)
+    return Group(
+        case=largest,
+        stack=stack_name(largest),
+        indices=tuple(index for index, _, _ in members),
+        candidates=join_strategies(strategies for _, _, strategies in members),
+        counts=counts,
+        global_batch=np.repeat([case.global_batch for _, case, _ in members], counts).astype(np.int64),
+    )
+
+
+def measured(dataset: Dataset) -> Mapping[str, Array]:
+    """Measured step times and memory, not a number where they are not stated."""
+    steps = [case.step_time_s if case and case.step_time_s else np.nan for case in dataset.cases]
+    memory = [case.memory_gib * 2**30 if case and case.memory_gib else np.nan for case in dataset.cases]
+    return {"step_s": np.array(steps, dtype=float), "memory_bytes": np.array(memory, dtype=float)}
