@@ -95,12 +95,18 @@ def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
     return np.where(n > 1, best, 0.0)
 
 
-def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
-    """Time to exchange `size_bytes` per member evenly: each level carries what leaves the groups below it."""
+def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array, copies: int = 1) -> Array:
+    """Time to exchange `size_bytes` per member evenly: each level carries what leaves the groups below it.
+
+    Of `copies` equal pieces that go to members at random (a token to its experts), one crosses to each group
+    that wants it and is copied there, so a level with g groups carries (g−1)(1−(1−1/g)^copies) pieces.
+    """
     n = where.size
     slowest = np.zeros(n.shape)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
-        leaving = np.where(fan > 1, (n - below) / n, 0.0) * size_bytes
+        groups = n / below
+        pieces = (groups - 1.0) * (1.0 - (1.0 - 1.0 / np.maximum(groups, 1.0)) ** copies) / copies
+        leaving = np.where(fan > 1, pieces, 0.0) * size_bytes
         np.maximum(slowest, leaving / link.bytes_per_s, out=slowest)
     return np.where(n > 1, slowest + 2.0 * _tree_latency_s(links, where), 0.0)
 

@@ -25,9 +25,9 @@ class Part:
     backward_s: Array
     forward_device_s: Array  # device work only
     backward_device_s: Array
-    tp_s: Array  # tensor-parallel communication of forward and backward, one way each, exposed
-    cp_s: Array
-    ep_s: Array
+    tp_s: Array  # exposed tensor-parallel communication, forward and backward together
+    cp_s: Array  # exposed, forward (backward costs twice as much)
+    ep_s: Array  # exposed, forward (backward costs as much)
     tp_all_s: Array  # the same, hidden or not
     cp_all_s: Array
     ep_all_s: Array
@@ -74,25 +74,27 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     stack = job.stack
     tp = _tensor_parallel_s(links, shapes, costs)
     cp_forward = _context_parallel_s(links, shapes, costs)
-    ep = _expert_parallel_s(links, shapes, costs)
+    ep = _expert_parallel_s(links, shapes, costs, job.graph.sizes.get("top_k", 1))
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )
-    tp_exposed = tp * (1.0 - stack.tp_overlap)
+    tp_forward = tp * (1.0 - stack.tp_forward_overlap)
+    # Backward, sums over ranks hide behind the weight gradients, which do not wait for them.
+    tp_backward = tp - np.minimum(tp * stack.tp_overlap, costs.matmul_weight_s)
     cp_exposed = np.maximum(cp_forward * (1.0 - stack.cp_overlap), cp_forward - costs.attention_forward_s)
     ep_exposed = ep * (1.0 - stack.ep_overlap)
-    host = costs.kernels * stack.op_s
+    host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     return Part(
         costs=costs,
-        forward_s=smooth_max(forward + tp_exposed + cp_exposed + ep_exposed, host),
-        backward_s=smooth_max(backward + tp_exposed + 2.0 * cp_exposed + ep_exposed, host),
+        forward_s=smooth_max(forward + tp_forward + cp_exposed + ep_exposed, host),
+        backward_s=smooth_max(backward + tp_backward + 2.0 * cp_exposed + ep_exposed, host),
         forward_device_s=forward,
         backward_device_s=backward,
-        tp_s=tp_exposed,
+        tp_s=tp_forward + tp_backward,
         cp_s=cp_exposed,
         ep_s=ep_exposed,
-        tp_all_s=tp,
+        tp_all_s=2.0 * tp,
         cp_all_s=cp_forward,
         ep_all_s=ep,
     )
@@ -102,7 +104,7 @@ def smooth_max(a: Array, b: Array) -> Array:
     """The larger of two times that run beside each other, a little more where they are close."""
     high, low = np.maximum(a, b), np.minimum(a, b)
     ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
-    return high * (1.0 + ratio**4) ** 0.25
+    return high * (1.0 + ratio**8) ** 0.125
 
 
 def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
@@ -119,10 +121,10 @@ def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts
     return all_gather_s(links, where, costs.kv_bytes * shapes.cp)
 
 
-def _expert_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+def _expert_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts, copies: int) -> Array:
     """Tokens to their experts and back: two all-to-alls, and gathers inside expert-tensor groups."""
     where = span(links, shapes.ep, shapes.etp)
-    both = 2.0 * all_to_all_s(links, where, costs.routed_bytes)
+    both = 2.0 * all_to_all_s(links, where, costs.routed_bytes, copies)
     inner = span(links, shapes.etp, np.ones(len(shapes)))
     gathers = 2.0 * all_gather_s(links, inner, costs.routed_bytes * shapes.etp)
     return np.where(costs.routed_bytes > 0, both + gathers, 0.0)

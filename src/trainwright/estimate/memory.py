@@ -5,12 +5,20 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.constants import Stack
 from trainwright.estimate.stages import Stages
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
 Columns = Mapping[str, Array]
+
+
+def gradient_sizes(stack: Stack, strategies: Strategies) -> tuple[Array, Array]:
+    """Bytes per parameter of a gradient as it is accumulated, and as it is sent: fp16 runs keep both in fp16."""
+    half = strategies.precision == PRECISIONS.index("fp16")
+    kept = np.where(half, min(stack.gradient_bytes, stack.fp16_gradient_bytes), stack.gradient_bytes)
+    return kept, np.where(half, min(stack.reduce_bytes, stack.fp16_gradient_bytes), stack.reduce_bytes)
 
 
 def owned_parameters(
@@ -30,19 +38,27 @@ def owned_parameters(
 def memory_parts(
     job: Job, strategies: Strategies, stages: Stages, layer: Columns, first: Columns, last: Columns
 ) -> dict[str, Array]:
-    """Bytes on the fullest device; the parts are of the same device."""
-    head = _stage_bytes(job, strategies, stages.first, layer, first, _in_flight(strategies, stages))
-    tail = _stage_bytes(job, strategies, stages.last, layer, last, np.ones(len(strategies)))
-    both = {"dense_parameters", "expert_parameters", "saved_bytes", "selective_bytes", "input_bytes", "hidden_bytes"}
-    ends = {name: first[name] + last[name] for name in both}
-    alone = _stage_bytes(job, strategies, stages.middle, layer, ends, _in_flight(strategies, stages))
-    logits = _logits_bytes(job, last)
-    tail["activations"] = tail["activations"] + logits
+    """Bytes on the fullest device, of its parts: on the first, the second or the last stage, or the only one."""
+    held = _in_flight(strategies, stages)
+    none = dict.fromkeys(first, np.zeros(len(strategies)))
+    both = {name: first[name] + last[name] for name in first}
+    if job.graph.tied:
+        shared = np.minimum(first["dense_parameters"], last["dense_parameters"])
+        both["dense_parameters"] = both["dense_parameters"] - shared
+    candidates = [
+        _stage_bytes(job, strategies, stages.first, layer, first, held),
+        _stage_bytes(job, strategies, stages.middle, layer, none, np.maximum(held - 1.0, 1.0)),
+        _stage_bytes(job, strategies, stages.last, layer, last, np.ones(len(strategies))),
+    ]
+    alone = _stage_bytes(job, strategies, stages.middle, layer, both, held)
+    logits = _logits_bytes(job, strategies, last)
+    candidates[2]["activations"] = candidates[2]["activations"] + logits
     alone["activations"] = alone["activations"] + logits
-    single = strategies.pp == 1
-    later = sum(tail.values(), start=np.zeros(1)) > sum(head.values(), start=np.zeros(1))
+    totals = np.stack([sum(parts.values(), start=np.zeros(1)) for parts in candidates])
+    fullest = np.argmax(totals, axis=0)
     return {
-        name: np.where(single, alone[name], np.where(later, tail[name], head[name])) for name in head
+        name: np.where(strategies.pp == 1, alone[name], np.choose(fullest, [each[name] for each in candidates]))
+        for name in alone
     }
 
 
@@ -72,9 +88,10 @@ def _stage_bytes(
     gathered = np.where(strategies.zero == 3, 2.0 * (layer["dense_parameters"] + layer["expert_parameters"]), 0.0)
     off = strategies.offload
     optimizer = stack.optimizer_bytes * share(1) * ~np.isin(off, [OFFLOADS.index("optimizer"), OFFLOADS.index("both")])
+    layer = _as_kept(job, strategies, layer)
     activations = _activation_bytes(strategies, layers, layer, end, in_flight) + _working_bytes(job, strategies, layer)
     weights = 2.0 * (share(3) + gathered)
-    gradients = stack.gradient_bytes * share(2)
+    gradients = gradient_sizes(stack, strategies)[0] * share(2)
     used = weights + gradients + optimizer + activations
     return {
         "weights": weights,
@@ -84,6 +101,15 @@ def _stage_bytes(
         "buffers": np.full(len(strategies), stack.context_bytes),
         "reserve": stack.fragmentation * used,
     }
+
+
+def _as_kept(job: Job, strategies: Strategies, layer: Columns) -> Columns:
+    """A layer's columns with what the stack keeps beyond the least: unfused copies, gathered inputs."""
+    stack = job.stack
+    whole = layer["tp_reductions"] * layer["hidden_bytes"] * (1.0 - 1.0 / strategies.tp)
+    extra = stack.gathered_inputs * np.where((strategies.sp > 0) & (strategies.pp == 1), whole, 0.0)
+    kept = {name: stack.activations * layer[name] + extra for name in ("saved_bytes", "selective_bytes")}
+    return {**layer, **kept}
 
 
 def _kept_per_layer(strategies: Strategies, layer: Columns) -> Array:
@@ -111,10 +137,11 @@ def _working_bytes(job: Job, strategies: Strategies, layer: Columns) -> Array:
     return job.stack.workspace * (np.where(full, layer["saved_bytes"], 0.0) + 2.0 * layer["hidden_bytes"])
 
 
-def _logits_bytes(job: Job, last: Columns) -> Array:
-    """Logits, their copy in fp32 and their gradient live together at the turn from forward to backward."""
-    vocab = float(job.graph.sizes.get("vocab", 0))
-    return job.stack.logits_bytes / 2.0 * last["hidden_bytes"] / float(job.graph.sizes["hidden"]) * vocab
+def _logits_bytes(job: Job, strategies: Strategies, last: Columns) -> Array:
+    """Logits and their gradient, which live beside the saved softmax at the turn from forward to backward."""
+    share: float | Array = float(job.graph.sizes.get("vocab", 0)) / float(job.graph.sizes["hidden"])
+    share = share / strategies.tp if job.stack.splits_logits else share
+    return job.stack.logits_bytes / 2.0 * last["hidden_bytes"] * share
 
 
 def host_bytes(job: Job, strategies: Strategies, stages: Stages, layer: Columns) -> Array:

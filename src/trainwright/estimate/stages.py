@@ -18,11 +18,23 @@ class Stages:
     first: Array
     last: Array
     microbatches: Array
+    empty: NDArray[np.bool_]  # some stage would have nothing to do
 
 
-def stage_layout(layers: int, global_batch: int | NDArray[np.int64], strategies: Strategies) -> Stages:
+def stage_layout(
+    layers: int, global_batch: int | NDArray[np.int64], strategies: Strategies, head_layers: Array | None = None
+) -> Stages:
     """Layers per stage: equal if they divide; if they do with embedding and head counted as layers, so;
-    else the remainder goes to middle stages first."""
+    else the remainder goes to middle stages first. With `head_layers`, the head's work in layers, stages are
+    cut so that each has as much work, and the last gets the layers that remain.
+    """
+    microbatches = global_batch / (strategies.dp * strategies.micro_batch).astype(float)
+    if head_layers is not None:
+        middle = np.minimum(np.ceil((layers + head_layers) / strategies.pp - 1e-9), layers)
+        rest = np.maximum(layers - middle * (strategies.pp - 1), 0.0)
+        # After the last layer come two blocks, the final norm and the head: further stages stay empty.
+        left = strategies.pp - np.ceil(layers * strategies.pp / (layers + head_layers))
+        return Stages(middle=middle, first=middle, last=rest, microbatches=microbatches, empty=left > 2)
     pp = strategies.pp.astype(float)
     chunks = pp * strategies.vpp
     even = np.floor(layers / pp)
@@ -35,5 +47,6 @@ def stage_layout(layers: int, global_batch: int | NDArray[np.int64], strategies:
     last = np.where(pp == 1, layers, np.maximum(last, 0.0))
     first = np.where(pp == 1, layers, np.maximum(first, 0.0))
     middle = np.where(pp <= 2, np.maximum(first, last), middle)
-    microbatches = global_batch / (strategies.dp * strategies.micro_batch).astype(float)
-    return Stages(middle=middle, first=first, last=last, microbatches=microbatches)
+    return Stages(
+        middle=middle, first=first, last=last, microbatches=microbatches, empty=strategies.pp > layers + 2
+    )

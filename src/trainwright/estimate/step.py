@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
 from trainwright.estimate.layers import Part, model_parts
-from trainwright.estimate.memory import host_bytes, memory_parts, owned_parameters
+from trainwright.estimate.memory import gradient_sizes, host_bytes, memory_parts, owned_parameters
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.stages import Stages, stage_layout
@@ -58,7 +58,10 @@ def _part(batch: int | Ints, where: slice) -> int | Ints:
 
 def _estimate_chunk(context: _Context) -> Estimates:
     job, strategies, at = context.job, context.strategies, context.where
-    stages = stage_layout(context.layers, context.global_batch, strategies)
+    head = context.last.costs.dense_parameters[at] / context.layer.costs.dense_parameters[at]
+    stages = stage_layout(
+        context.layers, context.global_batch, strategies, head if job.stack.balanced_stages else None
+    )
     layer = _Layer.of(context)
     first = _stage_s(context, stages.first, layer, context.first)
     last = _stage_s(context, stages.last, layer, context.last)
@@ -67,7 +70,7 @@ def _estimate_chunk(context: _Context) -> Estimates:
     whole = np.where(
         strategies.pp == 1,
         stages.middle * layer.step_s + _end_s(context.first, at) + _end_s(context.last, at),
-        first + last + np.maximum(strategies.pp - 2.0, 0.0) * middle,
+        (context.layers * layer.step_s) + _end_s(context.first, at) + _end_s(context.last, at),
     )
     busiest = np.where(strategies.pp == 1, whole, busiest)
     send, send_all = _sends_s(context)
@@ -87,20 +90,25 @@ def _estimate_chunk(context: _Context) -> Estimates:
     time["launch"] = np.maximum(step - sum(time.values()), 0.0)
     communication = _communication(context, stages, send_all, dp_all + stages.microbatches * layer.gather_all_s * stages.middle)
     memory = memory_parts(job, strategies, stages, _columns(context.layer, at), _columns(context.first, at), _columns(context.last, at))
+    total = sum(memory.values(), start=np.zeros(1))
+    host = host_bytes(job, strategies, stages, _columns(context.layer, at))
+    tiers = job.cluster.device.memory
+    room = tiers[1].capacity_bytes if len(tiers) > 1 else 0.0
     return Estimates(
         step_s=step,
         time_s=time,
         communication_s=communication,
         memory_bytes=memory,
-        total_bytes=sum(memory.values(), start=np.zeros(1)),
-        host_bytes=host_bytes(job, strategies, stages, _columns(context.layer, at)),
+        total_bytes=total,
+        host_bytes=host,
+        feasible=(total <= tiers[0].capacity_bytes) & (host <= room) & ~stages.empty,
         hardware_flops=np.zeros(len(strategies)),
     )
 
 
 def _columns(part: Part, at: Ints) -> Mapping[str, Array]:
     costs = part.costs
-    names = ("saved_bytes", "selective_bytes", "input_bytes", "dense_parameters", "expert_parameters", "hidden_bytes")
+    names = ("saved_bytes", "selective_bytes", "input_bytes", "dense_parameters", "expert_parameters", "hidden_bytes", "tp_reductions")
     return {name: getattr(costs, name)[at] for name in names}
 
 
@@ -168,7 +176,7 @@ def _zero3_layer_s(context: _Context) -> tuple[Array, Array]:
     where = span(context.links, ranks, strategies.tp.astype(float))
     weights = costs.dense_parameters[at] + costs.expert_parameters[at]
     gather = all_gather_s(context.links, where, 2.0 * weights)
-    scatter = all_gather_s(context.links, where, context.job.stack.reduce_bytes * weights)
+    scatter = all_gather_s(context.links, where, gradient_sizes(context.job.stack, strategies)[1] * weights)
     on = (strategies.zero == 3) & (ranks > 1)
     return np.where(on, gather, 0.0), np.where(on, gather + scatter, 0.0)
 
@@ -178,7 +186,7 @@ def _sends_s(context: _Context) -> tuple[Array, Array]:
     strategies, at = context.strategies, context.where
     stride = (strategies.tp * strategies.cp * strategies.dp).astype(float)
     payload = context.layer.costs.hidden_bytes[at] / strategies.tp
-    both = 2.0 * strategies.vpp * send_s(context.links, stride, payload)
+    both = 2.0 * strategies.vpp * (send_s(context.links, stride, payload) + context.job.stack.send_s)
     both = np.where(strategies.pp > 1, both, 0.0)
     return both * (1.0 - context.job.stack.pp_overlap * strategies.overlap), both
 
@@ -218,8 +226,9 @@ def _data_parallel_s(context: _Context, stages: Stages, layer: _Layer) -> tuple[
 def _reduce_s(context: _Context, parameters: Array, ranks: Array, stride: Array) -> Array:
     strategies, stack, links = context.strategies, context.job.stack, context.links
     where = span(links, ranks, stride)
-    plain = all_reduce_s(links, where, stack.reduce_bytes * parameters)
-    sharded = all_gather_s(links, where, stack.reduce_bytes * parameters) + all_gather_s(links, where, 2.0 * parameters)
+    reduce_bytes = gradient_sizes(stack, strategies)[1]
+    plain = all_reduce_s(links, where, reduce_bytes * parameters)
+    sharded = all_gather_s(links, where, reduce_bytes * parameters) + all_gather_s(links, where, 2.0 * parameters)
     return np.where(strategies.zero == 0, plain, sharded)
 
 
@@ -229,7 +238,7 @@ def _replica_reduce_s(context: _Context, parameters: Array) -> Array:
     shard = _shard_ranks(strategies)
     replicas = np.maximum(strategies.dp * strategies.cp / shard, 1.0)
     where = span(links, replicas, strategies.tp * shard)
-    return all_reduce_s(links, where, context.job.stack.reduce_bytes * parameters / shard)
+    return all_reduce_s(links, where, gradient_sizes(context.job.stack, strategies)[1] * parameters / shard)
 
 
 def _optimizer_s(context: _Context, stages: Stages) -> Array:
@@ -238,10 +247,10 @@ def _optimizer_s(context: _Context, stages: Stages) -> Array:
     dense, expert = owned_parameters(stages, _columns(context.layer, at), _columns(context.first, at), _columns(context.last, at), strategies)
     shards = np.where(strategies.zero > 0, _shard_ranks(strategies), 1.0)
     owned = dense / shards + expert / np.maximum(shards * strategies.tp / (strategies.ep * strategies.etp), 1.0)
-    traffic = 2.0 * job.stack.optimizer_bytes + 2.0 * job.stack.gradient_bytes + 2.0
+    traffic = 2.0 * job.stack.optimizer_bytes + 2.0 * gradient_sizes(job.stack, strategies)[0] + 2.0
     local = owned * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
     offloaded = np.isin(strategies.offload, [OFFLOADS.index("optimizer"), OFFLOADS.index("both")])
-    return local + np.where(offloaded, owned * (job.stack.gradient_bytes + 2.0) / job.cluster.network.host_bytes_per_s, 0.0)
+    return local + np.where(offloaded, owned * (gradient_sizes(job.stack, strategies)[0] + 2.0) / job.cluster.network.host_bytes_per_s, 0.0)
 
 
 def _breakdown(context: _Context, stages: Stages, layer: _Layer, busiest: Array) -> dict[str, Array]:
@@ -260,7 +269,7 @@ def _breakdown(context: _Context, stages: Stages, layer: _Layer, busiest: Array)
         "attention": total("attention_forward_s") + total("attention_backward_s"),
         "streaming": total("streaming_forward_s") + total("streaming_backward_s"),
         "recompute": runs * stages.middle * layer.recompute_s,
-        "tp": runs * stages.middle * 2.0 * context.layer.tp_s[at],
+        "tp": runs * stages.middle * context.layer.tp_s[at],
         "cp": runs * stages.middle * 3.0 * context.layer.cp_s[at],
         "ep": runs * stages.middle * 2.0 * context.layer.ep_s[at],
     }
@@ -270,7 +279,7 @@ def _communication(context: _Context, stages: Stages, send: Array, dp: Array) ->
     at, layer = context.where, context.layer
     body = stages.microbatches * stages.middle
     return {
-        "tp": body * 2.0 * layer.tp_all_s[at],
+        "tp": body * layer.tp_all_s[at],
         "cp": body * 3.0 * layer.cp_all_s[at],
         "ep": body * 2.0 * layer.ep_all_s[at],
         "pp": stages.microbatches * send,
@@ -289,5 +298,6 @@ def _joined(chunks: Sequence[Estimates]) -> Estimates:
         memory_bytes=join("memory_bytes", MEMORY),
         total_bytes=np.concatenate([c.total_bytes for c in chunks]),
         host_bytes=np.concatenate([c.host_bytes for c in chunks]),
+        feasible=np.concatenate([c.feasible for c in chunks]),
         hardware_flops=np.concatenate([c.hardware_flops for c in chunks]),
     )

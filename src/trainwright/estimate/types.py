@@ -46,6 +46,7 @@ class Estimates:
     memory_bytes: Mapping[str, Array]
     total_bytes: Array
     host_bytes: Array
+    feasible: NDArray[np.bool_]  # fits the device's memory and the host's, and no stage is empty
     hardware_flops: Array  # per step, recomputation included
 
     def __len__(self) -> int:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import product
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph
@@ -26,6 +29,8 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "cp_kind": CP_KINDS,
     "precision": PRECISIONS,
 }
+Ints = NDArray[np.int64]
+Grid = Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]  # knobs that go together, and their values
 KNOBS = tuple(field.name for field in fields(Strategy))
 
 
@@ -65,13 +70,41 @@ def knob_value(knob: str, text: str) -> int:
 
 def legal_strategies(space: Space) -> Strategies:
     """Every legal strategy of the space, in a stable order."""
-    parts = [part for degrees in _degrees(space) for part in _variants(space, *degrees)]
-    if not parts:
+    return join_strategies(strategy_blocks(space))
+
+
+def strategy_blocks(space: Space, size: int = 1 << 17) -> Iterator[Strategies]:
+    """Every legal strategy, in blocks of about `size`, so that a space of any size takes bounded memory."""
+    pending: list[Strategies] = []
+    count = 0
+    for grid in _grids(space):
+        pending.append(_strategies(grid))
+        count += len(pending[-1])
+        if count >= size:
+            yield join_strategies(pending)
+            pending, count = [], 0
+    if pending:
+        yield join_strategies(pending)
+
+
+def count_strategies(space: Space) -> int:
+    """The number of legal strategies, without building them."""
+    return sum(prod(len(values) for values in grid.values()) for grid in _grids(space))
+
+
+def _grids(space: Space) -> Iterator[Grid]:
+    """One grid per legal set of degrees; an error if there is none."""
+    empty = True
+    for degrees in _degrees(space):
+        grid = _grid(space, *degrees)
+        if all(grid.values()):
+            empty = False
+            yield grid
+    if empty:
         raise BadInput(
             "search", f"{space.graph.name} on {space.devices} devices at batch {space.global_batch}",
             "no strategy satisfies the constraints", "relax --fix and --max, or change the batch",
         )  # fmt: skip
-    return join_strategies(parts)
 
 
 def layer_count(graph: Graph) -> int:
@@ -88,9 +121,10 @@ def _allowed(space: Space, knob: str, values: Sequence[int]) -> list[int]:
     return kept
 
 
-def _divisors(number: int) -> list[int]:
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
+    return tuple(sorted({*small, *(number // d for d in small)}))
 
 
 def _degrees(space: Space) -> Iterator[tuple[int, int, int, int]]:
@@ -113,32 +147,43 @@ def _splits_tensor(sizes: Mapping[str, int], tp: int) -> bool:
     return heads and all(sizes[dim] % tp == 0 for dim in ("ffn", "shared_ffn") if dim in sizes)
 
 
-def _variants(space: Space, tp: int, cp: int, pp: int, dp: int) -> Iterator[Strategies]:
-    """All strategies of one set of degrees: one batch per pipeline schedule and expert split."""
+def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
+    """The axes whose product is every strategy of one set of degrees; knobs that depend on one another share one."""
     per_replica = max(space.global_batch // dp, 1)
-    grid = {
-        "micro_batch": _allowed(space, "micro_batch", _divisors(per_replica)),
-        "sp": _allowed(space, "sp", [0, 1] if tp > 1 else [0]),
-        "cp_kind": _allowed(space, "cp_kind", list(range(len(CP_KINDS))) if cp > 1 else [0]),
-        "recompute": _allowed(space, "recompute", list(range(len(RECOMPUTES)))),
-        "offload": _allowed(space, "offload", list(range(len(OFFLOADS)))),
-        "precision": _allowed(space, "precision", [PRECISIONS.index("bf16")]),
-        "overlap": _allowed(space, "overlap", [1]),
-        "recompute_layers": _allowed(space, "recompute_layers", [0]),
+    return {
+        ("dp", "tp", "cp", "pp"): [(dp, tp, cp, pp)],
+        ("schedule", "vpp"): _schedules(space, pp),
+        ("ep", "etp"): _expert_splits(space, tp, cp, dp),
+        ("zero", "shard"): _sharding(space, cp, pp, dp),
+        ("micro_batch",): _single(space, "micro_batch", _divisors(per_replica)),
+        ("sp",): _single(space, "sp", [0, 1] if tp > 1 else [0]),
+        ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS)) if cp > 1 else [0]),
+        ("recompute",): _single(space, "recompute", range(len(RECOMPUTES))),
+        ("offload",): _single(space, "offload", range(len(OFFLOADS))),
+        ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
+        ("overlap",): _single(space, "overlap", [1], open_ended=True),
+        ("recompute_layers",): _single(space, "recompute_layers", [0], open_ended=True),
     }
-    for (schedule, vpp), (ep, etp), (zero, shard) in product(
-        _schedules(space, pp), _expert_splits(space, tp, cp, dp), _sharding(space, cp, pp, dp)
-    ):
-        fixed = {"dp": dp, "tp": tp, "cp": cp, "pp": pp, "vpp": vpp, "schedule": schedule,
-                 "ep": ep, "etp": etp, "zero": zero, "shard": shard}  # fmt: skip
-        yield _grid(grid, fixed)
 
 
-def _grid(grid: Mapping[str, Sequence[int]], fixed: Mapping[str, int]) -> Strategies:
-    meshes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in grid.values()), indexing="ij")
-    columns = {name: mesh.ravel() for name, mesh in zip(grid, meshes, strict=True)}
-    count = len(columns["micro_batch"])
-    return Strategies(**columns, **{name: np.full(count, value, dtype=np.int64) for name, value in fixed.items()})
+def _single(space: Space, knob: str, values: Sequence[int], *, open_ended: bool = False) -> list[tuple[int]]:
+    """The allowed values of a knob; an open-ended one has a default that any stated values replace."""
+    if open_ended and knob in space.fixed:
+        return [(value,) for value in space.fixed[knob]]
+    return [(value,) for value in _allowed(space, knob, values)]
+
+
+def _strategies(grid: Grid) -> Strategies:
+    """The product of the axes, the last one fastest."""
+    lengths = [len(values) for values in grid.values()]
+    columns: dict[str, Ints] = {}
+    inner, total = prod(lengths), prod(lengths)
+    for names, values in grid.items():
+        inner //= len(values)
+        outer = total // (inner * len(values))
+        for name, column in zip(names, zip(*values, strict=True), strict=True):
+            columns[name] = np.tile(np.repeat(np.array(column, dtype=np.int64), inner), outer)
+    return Strategies(**columns)
 
 
 def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:

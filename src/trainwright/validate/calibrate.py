@@ -20,10 +20,10 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
     "memory": 0.1, "inner_link": 0.1, "outer_link": 0.15, "inner_latency_s": 0.5, "outer_latency_s": 0.5,
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
-    "pace": 0.10, "traffic": 0.35, "op_s": 1.0, "step_s": 1.0, "tp_overlap": 0.3, "dp_overlap": 0.3,
+    "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0, "tp_overlap": 0.3, "dp_overlap": 0.3,
     "pp_overlap": 0.3, "ep_overlap": 0.3, "cp_overlap": 0.3, "interference": 0.1,
 }  # fmt: skip
-SHARES = ("tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap", "cp_overlap", "interference")
+SHARES = ("tp_overlap", "tp_forward_overlap", "dp_overlap", "pp_overlap", "ep_overlap", "cp_overlap", "interference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,11 +96,14 @@ def build_dataset(rows: Sequence[Row], stack_of: StackOf) -> Dataset:
 
 def stack_name(case: Case) -> str:
     """The stack of a case: its framework, told apart by age where one name covers years of kernels."""
+    if case.framework == "megatron-lm" and case.attention == "unfused":
+        # Sequence parallelism came to Megatron-LM in 2022: a run that states it ran that version or a later one.
+        return "megatron-lm-2022" if "sp" in case.fixed else "megatron-lm"
     if case.framework == "megatron-lm":
-        return "megatron-lm" if case.attention == "unfused" else "megatron-core"
-    if not case.framework:
-        return "generic"
-    return case.framework
+        return "megatron-core"
+    if case.framework == "aleph-alpha-scaling" and case.fused_norms:
+        return "aleph-alpha-scaling-rms"
+    return case.framework or "generic"
 
 
 def candidates(case: Case, stack: Stack) -> Strategies:
@@ -119,7 +122,7 @@ def candidates(case: Case, stack: Stack) -> Strategies:
         fixed["vpp"] = (1,)
     space = Space(
         graph=case.graph, devices=case.cluster.count, node_size=case.cluster.node_size, seq=case.seq,
-        global_batch=case.global_batch, fixed=fixed, most={}, check_divisors=False,
+        global_batch=case.global_batch, fixed=fixed, most={"vpp": stack.most_vpp}, check_divisors=False,
     )  # fmt: skip
     return legal_strategies(space)
 
@@ -149,13 +152,13 @@ def _predict_group(
         global_batch=group.global_batch,
     )
     result = estimate(job, group.candidates)
-    room = case.cluster.device.memory[0].capacity_bytes
     starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
     # The fastest candidate that fits; if none fits, the one that needs least.
-    fit = result.total_bytes <= room
+    fit = result.feasible
     rank = np.where(fit, result.step_s, 1e9 + result.total_bytes)
     best = [int(a + np.argmin(rank[a : a + n])) for a, n in zip(starts, group.counts, strict=True)]
-    return result.step_s[best], result.total_bytes[best], fit[best]
+    hidden = 0.0 if job.stack.reports_context else job.stack.context_bytes
+    return result.step_s[best], result.total_bytes[best] - hidden, fit[best]
 
 
 def _group_key(case: Case) -> object:

@@ -34,6 +34,7 @@ class Case:
     cluster: Cluster
     framework: str
     attention: str
+    fused_norms: bool  # stated to run fused norm kernels where its stack's are not
     seq: int
     global_batch: int
     fixed: Mapping[str, tuple[int, ...]]
@@ -52,6 +53,7 @@ def parse_case(row: Row) -> Case:
         cluster=_cluster(row, devices),
         framework=framework,
         attention=_attention(row),
+        fused_norms="rms kernel" in _kernel(row),
         seq=_whole(row, "seq_len"),
         global_batch=_whole(row, "global_batch"),
         fixed=_knobs(row, devices),
@@ -95,6 +97,12 @@ def _framework_of(row: Row) -> str:
     return "nanotron" if "Playbook" in source else "aleph-alpha-scaling" if "Hagemann" in source else "generic"
 
 
+def _kernel(row: Row) -> str:
+    """The kernels that a row names, in a column of its own or as `kernel=…` in its notes."""
+    stated = re.search(r"kernel=([^;]*)", _text(row, "notes"))
+    return (_text(row, "kernel") or (stated[1] if stated else "")).lower()
+
+
 def _attention(row: Row) -> str:
     text = _text(row, "attention").lower()
     if text in ("torch", "fused", "unfused", "eager", "math"):
@@ -117,8 +125,8 @@ def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
         fixed["zero"] = (int(digits[0]),) if digits else (3,)
         if zero == "hsdp":
             fixed["shard"] = (_optional(row, "gpus_per_node") or 8,)
-    if sequence := _text(row, "sequence_parallel"):
-        fixed["sp"] = (int(float(sequence)) if _known(fixed, "tp") > 1 else 0,)
+    if sequence := _text(row, "sequence_parallel").lower():
+        fixed["sp"] = (int(_flag("sequence_parallel", sequence) and _known(fixed, "tp") > 1),)
     recompute = _text(row, "recompute").lower()
     recompute = _RECOMPUTE.get(recompute, recompute)
     if recompute in RECOMPUTES:
@@ -128,6 +136,13 @@ def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
         raise BadInput("column precision", precision, "is not known", "use one of " + ", ".join(PRECISIONS))
     fixed["precision"] = (PRECISIONS.index(precision),)
     return fixed
+
+
+def _flag(name: str, text: str) -> bool:
+    words = {"1": True, "1.0": True, "yes": True, "true": True, "0": False, "0.0": False, "no": False, "false": False}
+    if text not in words:
+        raise BadInput(f"column {name}", text, "is neither yes nor no", "write 1 or 0, or leave it empty")
+    return words[text]
 
 
 def _known(fixed: Mapping[str, tuple[int, ...]], name: str) -> int:

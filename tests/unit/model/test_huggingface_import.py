@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from public_configs import CONFIGS
+from tests.unit.model.public_configs import CONFIGS
 
 from trainwright.errors import BadInput
 from trainwright.model.huggingface import FAMILIES, parse_config

@@ -1,0 +1,49 @@
+# Everything a user or maintainer runs. Needs python3 of at least 3.11; the rest is installed into .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := plan
+
+PYTHON ?= python3
+VALIDATION ?= ../shared/validation
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: plan test check calibrate bench clean
+
+plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
+	mkdir -p report
+	$(BIN)/trainwright plan llama3-70b h100:512 --tokens 15T --json report/plan.json | tee report/plan.txt
+
+test: .venv/.installed-dev  ## every test
+	$(BIN)/python -m pytest
+
+check: .venv/.installed-dev  ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION
+	VALIDATION=$(VALIDATION) $(BIN)/python -m trainwright.validate.calibrate
+
+bench: .venv/.installed  ## speed, beside a reference measured in the same run
+	$(BIN)/python benchmarks/strategies_per_second.py
+	$(BIN)/python benchmarks/cold_start.py
+
+clean:  ## forget the environment and the report
+	rm -rf .venv report
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo '$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.11' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# A stamp is newer than pyproject.toml once its requirements are installed.
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch .venv/.installed $@

@@ -1,0 +1,116 @@
+"""The answer to a request: the search's result, summarized."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trainwright.cli.request import Request
+from trainwright.plan.strategy import Strategy
+from trainwright.report.files import render_csv
+from trainwright.report.limits import limits
+from trainwright.report.summary import Summary, summarize
+from trainwright.report.whatif import WhatIf, what_if
+from trainwright.search.check import check_constraints
+from trainwright.search.find import Found, find_front, find_plans
+from trainwright.search.miss import raise_nearest_miss
+from trainwright.search.rank import Candidates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Everything that is shown or written."""
+
+    notes: tuple[str, ...]
+    summaries: tuple[Summary, ...]
+    front: tuple[Summary, ...]
+    limits: tuple[str, ...]
+    what_if: tuple[WhatIf, ...]
+    considered: int
+    evaluated: int
+    feasible: int
+    request: Request
+
+
+def answer_of(request: Request) -> Answer:
+    """Search and summarize; InfeasiblePlan if nothing fits."""
+    question = request.question
+    check_constraints(question)
+    found = find_plans(question)
+    if not len(found.best):
+        raise_nearest_miss(question, found)
+    summaries = _summaries(request, found.best.take(slice(0, question.top)))
+    roomier_s = float(found.roomier.step_s[0] / found.roomier.global_batch[0]) * summaries[0].global_batch
+    return Answer(
+        notes=(*request.notes, _searched(found)),
+        summaries=summaries,
+        front=_summaries(request, find_front(question)) if request.pareto else (),
+        limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
+        what_if=_what_if(request, found, summaries[0]),
+        considered=found.considered,
+        evaluated=found.evaluated,
+        feasible=found.feasible,
+        request=request,
+    )
+
+
+def _summaries(request: Request, chosen: Candidates) -> tuple[Summary, ...]:
+    job = replace(request.question.job, global_batch=chosen.global_batch)
+    return summarize(job, chosen.strategies, request.terms)
+
+
+def _searched(found: Found) -> str:
+    return (
+        f"Considered {found.considered:,} strategies: {found.evaluated:,} evaluated, the rest cannot be better; "
+        f"{found.feasible:,} fit"
+    )
+
+
+def _what_if(request: Request, found: Found, winner: Summary) -> tuple[WhatIf, ...]:
+    """The resources that need no new search, and memory capacity, which the search has answered."""
+    answers = what_if(request.question.job, found.best.strategies, found.best.global_batch)
+    roomier = found.roomier
+    before, after = winner.step_s / winner.global_batch, roomier.step_s[0] / roomier.global_batch[0]
+    faster = max(float(before / after - 1.0), 0.0)
+    room = WhatIf(resource="memory capacity", faster=faster, strategy=roomier.strategies[0])
+    return (*answers[:2], room, *answers[2:])
+
+
+def json_of(answer: Answer) -> Mapping[str, object]:
+    """The answer as one tree of plain values."""
+    job = answer.request.question.job
+    return {
+        "model": job.graph.name,
+        "cluster": {"device": job.cluster.device.name, "count": job.cluster.count, "network": job.cluster.network.name},
+        "stack": job.stack.name,
+        "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
+        "objective": answer.request.question.objective,
+        "notes": answer.notes,
+        "considered": answer.considered,
+        "evaluated": answer.evaluated,
+        "feasible": answer.feasible,
+        "plans": answer.summaries,
+        "front": answer.front,
+        "limits": answer.limits,
+        "what_if": answer.what_if,
+    }
+
+
+def csv_of(answer: Answer) -> str:
+    """The strategies, one row each: rank, knobs, predictions, parts of time and memory."""
+    rows = [_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
+    return render_csv(list(rows[0]), rows)
+
+
+def _row(rank: int, summary: Summary) -> dict[str, object]:
+    knobs = {name: getattr(summary.strategy, name) for name in Strategy.__dataclass_fields__}
+    numbers = ("global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s", "tokens_per_s_per_device",
+               "mfu", "hfu", "exposed_fraction", "total_bytes", "host_bytes", "power_w")  # fmt: skip
+    budget = summary.budget
+    return (
+        {"rank": rank, "strategy": str(summary.strategy)}
+        | knobs
+        | {name: getattr(summary, name) for name in numbers}
+        | {"budget_tokens": budget.tokens, "days": budget.days, "dollars": budget.dollars, "kwh": budget.kwh}
+        | {f"time_{name}_s": value for name, value in summary.time_s.items()}
+        | {f"communication_{name}_s": value for name, value in summary.communication_s.items()}
+        | {f"memory_{name}_bytes": value for name, value in summary.memory_bytes.items()}
+    )

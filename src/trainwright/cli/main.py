@@ -1,0 +1,69 @@
+"""The command line: one command per file, imported when it is asked for."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from trainwright.errors import InfeasiblePlan, TrainwrightError
+
+COMMANDS = {
+    "plan": "the best strategies for a model on a cluster, with time, memory, cost, and what limits them",
+    "catalog": "the devices, networks, models and stacks that are known, and from where",
+    "validate": "predicted beside measured for a table of real runs",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and exit code 1, like every other bad input."""
+
+    def error(self, message: str) -> "NoReturn":  # type: ignore[name-defined]  # noqa: F821
+        print(f"trainwright: {message}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code: 0, 1 for bad input, 2 if nothing is feasible, 130 if interrupted."""
+    try:
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+        return code
+    except InfeasiblePlan as error:
+        return _fail(error, 2)
+    except TrainwrightError as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        print("trainwright: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _fail(error: TrainwrightError, code: int) -> int:
+    print(f"trainwright: {error}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    name = next((each for each in arguments if not each.startswith("-")), "")
+    parser = _Parser(prog="trainwright", description="How to train this model on that cluster.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    for each, help_text in COMMANDS.items():
+        command = commands.add_parser(each, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        if each == name:  # only the options of the command that was asked for
+            importlib.import_module(f"trainwright.cli.{each}").add_arguments(command)
+    options = parser.parse_args(arguments)
+    return int(importlib.import_module(f"trainwright.cli.{options.command}").run(options))
+
+
+def _version() -> str:
+    from trainwright import __version__
+
+    return __version__
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

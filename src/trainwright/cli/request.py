@@ -1,0 +1,155 @@
+"""What a user asks of a plan, read from the options."""
+
+import argparse
+from dataclasses import dataclass, replace
+from math import log2
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.load import load_constants, stack_name
+from trainwright.errors import BadInput, UnknownName
+from trainwright.estimate.types import Job
+from trainwright.model.architecture import Architecture
+from trainwright.model.build import build_graph
+from trainwright.model.graph import Graph, parameters
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import PRECISIONS
+from trainwright.report.summary import Terms
+from trainwright.search.find import Question
+from trainwright.search.rank import objective
+from trainwright.search.space import knob_value
+from trainwright.units import parse_quantity, render_si
+
+LIMITED = {"tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "dp": "dp", "mb": "micro_batch"}
+_TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A question for the search, what its answer is priced with, and what was assumed on the way."""
+
+    question: Question
+    terms: Terms
+    notes: tuple[str, ...]
+    pareto: bool
+
+
+def parse_request(options: argparse.Namespace) -> Request:
+    """The request that the options describe."""
+    architecture = load_model(options.model)
+    graph = build_graph(architecture)
+    cluster = _priced(load_cluster(options.cluster), options.price)
+    constants = load_constants()
+    stack = constants.stack(stack_name(options.stack))
+    efficiency = constants.efficiency(cluster.device)
+    seq = _whole("--seq", options.seq) if options.seq else architecture.max_seq
+    batches, batch_note = _batches(options, graph, cluster, seq)
+    tokens, token_note = _tokens(options.tokens, graph)
+    objective(options.objective)
+    job = Job(
+        graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=seq, global_batch=batches[0]
+    )
+    half_width = constants.half_width(efficiency, stack)
+    return Request(
+        question=Question(
+            job=job, batches=batches, fixed=_fixed(options), most=_most(options),
+            objective=options.objective, top=_whole("--top", options.top),
+        ),
+        terms=Terms(half_width=half_width, tokens=tokens, dollars_per_device_hour=cluster.device.price_per_hour),
+        notes=(_title(architecture, graph, cluster, stack), batch_note, token_note, *_basis(efficiency, stack, cluster)),
+        pareto=options.pareto,
+    )  # fmt: skip
+
+
+def default_batch_tokens(graph: Graph) -> int:
+    """Tokens per step by model size: 4M at 10 billion parameters, growing with the root, 0.5M to 16M."""
+    wanted = 4.0 * (parameters(graph) / 1e10) ** 0.5
+    return int(2 ** min(max(round(log2(wanted)), -1), 4) * 2**20)
+
+
+def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:
+    size = render_si(parameters(graph), "").replace(" G", " B").strip()
+    return f"{architecture.name} ({size} parameters) on {cluster.count} {cluster.device.name}, {cluster.network.name}, {stack.name}"
+
+
+def _batches(
+    options: argparse.Namespace, graph: Graph, cluster: Cluster, seq: int
+) -> tuple[tuple[int, ...], str]:
+    if options.batch_range:
+        first, _, last = options.batch_range.partition(":")
+        low, high = _whole("--batch-range", first), _whole("--batch-range", last)
+        if low > high:
+            raise BadInput("--batch-range", options.batch_range, "starts above its end", "write it like 512:4096")
+        doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
+        batches = tuple(dict.fromkeys([*doubled, high]))
+        return batches, f"Global batch: {', '.join(map(str, batches))} sequences of {seq} tokens, compared per token"
+    if options.batch:
+        batch, how = _whole("--batch", options.batch), "as asked"
+    elif options.batch_tokens:
+        batch = round(parse_quantity(options.batch_tokens, "tokens", "--batch-tokens") / seq)
+        how = f"{options.batch_tokens} tokens"
+        if batch < 1:
+            raise BadInput("--batch-tokens", options.batch_tokens, f"is less than a sequence of {seq}", "ask for more")
+    else:
+        batch, how = _default_batch(graph, cluster, seq), "chosen by model size; change it with --batch"
+    return (batch,), f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
+
+
+def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
+    """Sequences per step: the default tokens, in whole multiples of the odd part of the device count."""
+    batch = max(default_batch_tokens(graph) // seq, 1)
+    odd = cluster.count // (cluster.count & -cluster.count)
+    return -(-batch // odd) * odd
+
+
+def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
+    if text:
+        tokens = parse_quantity(text, "tokens", "--tokens")
+        return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
+    tokens = _TOKENS_PER_PARAMETER * parameters(graph)
+    return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter; change it with --tokens)"
+
+
+def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
+    """What the constants rest on, where it is less than the device's and the stack's own runs."""
+    device = cluster.device
+    words = {
+        "family": f"No runs on {device.name} itself were fitted: its efficiencies are those of the {device.family} family.",
+        "class": f"No runs on {device.family} devices were fitted: efficiencies are those of all accelerators, the range is wide.",
+    }
+    notes = [words[efficiency.basis]] if efficiency.basis in words else []
+    if stack.basis != "stack":
+        notes.append(f"No runs of {stack.name} were fitted: it is predicted with the constants of {stack.basis}, the range is wide.")
+    return tuple(notes)
+
+
+def _fixed(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    if options.precision not in PRECISIONS:
+        raise UnknownName("--precision", options.precision, PRECISIONS)
+    fixed: dict[str, tuple[int, ...]] = {"precision": (PRECISIONS.index(options.precision),)}
+    for text in options.fix:
+        knob, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput("--fix", text, "has no value", "write it like pp=4")
+        name = {"mb": "micro_batch", "hsdp": "shard"}.get(knob, knob)
+        fixed[name] = tuple(knob_value(knob, each) for each in value.split(","))
+    return fixed
+
+
+def _most(options: argparse.Namespace) -> dict[str, int]:
+    stated = {name: getattr(options, f"max_{knob}") for knob, name in LIMITED.items()}
+    return {name: _whole(f"--max for {name}", text) for name, text in stated.items() if text}
+
+
+def _whole(thing: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise BadInput(thing, text, "is not a whole number above zero", "write it like 8")
+    return int(text)
+
+
+def _priced(cluster: Cluster, price: str | None) -> Cluster:
+    if not price:
+        return cluster
+    dollars = parse_quantity(price, "$/h", "--price")
+    return replace(cluster, device=replace(cluster.device, price_per_hour=dollars))

@@ -1,0 +1,54 @@
+"""What limits a plan, in words."""
+
+from collections.abc import Mapping
+
+from trainwright.report.summary import Summary
+from trainwright.units import render_bytes
+
+# What each part of the step is, and what would make it smaller.
+_CAUSES: Mapping[str, tuple[str, str]] = {
+    "matmul": ("matrix products", "a faster device or a lower precision"),
+    "attention": ("attention", "a shorter sequence, or a device with a higher rate"),
+    "streaming": ("norms and element-wise work", "more memory bandwidth, or more fusion"),
+    "recompute": ("recomputing activations", "more memory, a smaller micro batch, or finer sharding"),
+    "launch": ("launching kernels", "a larger micro batch, or CUDA graphs"),
+    "tp": ("tensor-parallel communication", "less tp, or a faster link inside the node"),
+    "cp": ("context-parallel communication", "less cp, or a faster link between its ranks"),
+    "ep": ("expert-parallel communication", "less ep, or experts kept inside a node"),
+    "pp": ("pipeline sends", "fewer chunks per stage, or a lower latency"),
+    "dp": ("gradient and weight traffic of data parallelism", "a larger batch, or a faster network"),
+    "bubble": ("the pipeline bubble", "more microbatches, fewer stages, or interleaving"),
+    "optimizer": ("the optimizer", "sharding it further, or more memory bandwidth"),
+    "overhead": ("fixed work per step", "a larger batch"),
+}
+_NOTABLE = 0.05  # share of the step from which a cause is named
+
+
+def limits(summary: Summary, roomier_step_s: float | None = None) -> tuple[str, ...]:
+    """Sentences: the largest causes with a remedy, then memory; `roomier_step_s` is the step with 25 % more of it."""
+    shares = sorted(((value / summary.step_s, name) for name, value in summary.time_s.items()), reverse=True)
+    named = [(share, name) for share, name in shares if share >= _NOTABLE][:4]
+    sentences = [
+        f"{_CAUSES[name][0][0].upper()}{_CAUSES[name][0][1:]}: {share:.0%} of the step; {_CAUSES[name][1]} would help."
+        for share, name in named
+    ]
+    return (*sentences, _exposed(summary), _memory(summary, roomier_step_s))
+
+
+def _exposed(summary: Summary) -> str:
+    total = sum(summary.communication_s.values())
+    if total == 0:
+        return "No communication between devices."
+    exposed = summary.exposed_fraction * summary.step_s
+    hidden = max(1.0 - exposed / total, 0.0)
+    return f"Exposed communication: {summary.exposed_fraction:.1%} of the step; {hidden:.0%} of all communication is hidden."
+
+
+def _memory(summary: Summary, roomier_step_s: float | None) -> str:
+    used = f"Memory: {render_bytes(summary.total_bytes)} of {render_bytes(summary.capacity_bytes)}"
+    if roomier_step_s is None:
+        return f"{used}."
+    gain = summary.step_s / roomier_step_s - 1.0
+    if gain < 0.005:
+        return f"{used}; it does not limit the plan."
+    return f"{used}; with 25 % more the best plan would be {gain:.1%} faster."

@@ -1,0 +1,100 @@
+"""Tables for people: rich on a terminal, plain text elsewhere."""
+
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainwright.report.summary import Summary
+from trainwright.report.whatif import WhatIf
+from trainwright.units import render_bytes, render_duration, render_si
+
+PLAIN_WIDTH = 100  # where there is no terminal to ask
+
+
+def open_console(file: IO[str] | None = None) -> Console:
+    """A console that is as wide as the terminal, or 100 columns of plain text without one."""
+    stream = file or sys.stdout
+    width = None if stream.isatty() else PLAIN_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+
+def table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> Table:
+    """A table whose first `left` columns are text and the rest numbers."""
+    result = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    for index, header in enumerate(headers):
+        result.add_column(header, justify="left" if index < left else "right", no_wrap=index >= left, overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(cell) for cell in row))
+    return result
+
+
+def plans_table(summaries: Sequence[Summary]) -> Table:
+    """The best strategies, one row each."""
+    several = len({each.global_batch for each in summaries}) > 1
+    headers = ["#", "strategy", *(["batch"] if several else []), "step", "low–high", "tok/s/dev", "MFU", "HFU", "memory"]
+    rows = [
+        [
+            str(rank),
+            str(each.strategy),
+            *([str(each.global_batch)] if several else []),
+            render_duration(each.step_s),
+            render_range(each.low_s, each.high_s),
+            f"{each.tokens_per_s_per_device:,.0f}",
+            f"{each.mfu:.1%}",
+            f"{each.hfu:.1%}",
+            render_bytes(each.total_bytes),
+        ]
+        for rank, each in enumerate(summaries, start=1)
+    ]
+    return table("", headers, rows, left=2)
+
+
+def render_range(low_s: float, high_s: float) -> str:
+    """Two durations in one unit: `5.1–6.3 s`."""
+    high = render_duration(high_s)
+    number, unit = high.split(" ")
+    factor = high_s / float(number)
+    return f"{low_s / factor:.3g}–{number} {unit}"
+
+
+def breakdown_table(summary: Summary) -> Table:
+    """Where the step's time goes: what each cause adds, and of communication also the whole."""
+    rows = []
+    for name, value in sorted(summary.time_s.items(), key=lambda item: -item[1]):
+        whole = summary.communication_s.get(name)
+        if value > 0 or whole:
+            rows.append([name, render_duration(value), f"{value / summary.step_s:.1%}", render_duration(whole) if whole else ""])
+    return table("Time of a step", ["part", "adds", "share", "in all"], rows)
+
+
+def memory_table(summary: Summary) -> Table:
+    """What fills the fullest device."""
+    parts = sorted(summary.memory_bytes.items(), key=lambda item: -item[1])
+    rows = [[name, render_bytes(value), f"{value / summary.capacity_bytes:.1%}"] for name, value in parts if value > 0]
+    rows.append(["total", render_bytes(summary.total_bytes), f"{summary.total_bytes / summary.capacity_bytes:.1%}"])
+    if summary.host_bytes:
+        rows.append(["on the host", render_bytes(summary.host_bytes), ""])
+    return table("Memory of the fullest device", ["part", "bytes", "of capacity"], rows)
+
+
+def what_if_table(answers: Sequence[WhatIf]) -> Table:
+    """How much faster each improvement makes training, and with which plan."""
+    rows = [[f"{each.resource} 25 % better", str(each.strategy), f"{each.faster:+.1%}"] for each in answers]
+    return table("What if", ["", "then the best plan is", "faster"], rows, left=2)
+
+
+def headline(summary: Summary) -> tuple[str, ...]:
+    """The winner in three lines: speed, the budget, power."""
+    budget = summary.budget
+    return (
+        f"{render_si(summary.tokens_per_s, 'tokens/s')}, {render_si(summary.tokens_per_s_per_device, 'tokens/s')} per device, "
+        f"MFU {summary.mfu:.1%}, HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
+        f"({render_range(summary.low_s, summary.high_s)})",
+        f"{render_si(budget.tokens, 'tokens')}: {budget.days:,.3g} days, {budget.dollars:,.0f} $, "
+        f"{budget.kwh:,.0f} kWh at {render_si(summary.power_w, 'W')}",
+    )

@@ -1,0 +1,244 @@
+"""The best strategies of a space: all of them considered, those that cannot win not evaluated.
+
+What is left out is left out by proof, for the objectives that rise with time (time, cost, energy):
+
+- gpipe needs as long as 1f1b and never less memory, so it is evaluated only if 1f1b is not allowed;
+- recomputation and offloading never make a step faster, so they are evaluated only where the strategy
+  does not fit without them, and only while the strategy without them would be among the best.
+
+Memory head-room as the objective, and the Pareto front, evaluate every strategy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies, join_strategies
+from trainwright.search.front import pareto_front
+from trainwright.search.rank import Candidates, best, join_candidates, objective
+from trainwright.search.space import Space, count_strategies, strategy_blocks
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+BENCH = 256  # the best strategies that are kept, beyond those asked for: what-if questions start from them
+ROOMIER = 1.25  # the memory of the what-if question that only a search can answer
+_MOST_PENDING = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is searched: a job at one or several global batches, with some knobs fixed or bounded."""
+
+    job: Job
+    batches: tuple[int, ...]
+    fixed: Mapping[str, tuple[int, ...]]
+    most: Mapping[str, int]
+    objective: str = "time"
+    top: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found, best first, and how much it looked at.
+
+    `roomier` is the best if devices had 1.25 times their memory; `nearest` needs the fewest bytes of all
+    that were evaluated. `feasible` counts among the evaluated.
+    """
+
+    best: Candidates
+    roomier: Candidates
+    nearest: Candidates
+    considered: int
+    evaluated: int
+    feasible: int
+
+    @property
+    def bound(self) -> float:
+        """The score that a strategy must beat to enter the bench."""
+        return float(self.best.score[-1]) if len(self.best) >= BENCH else np.inf
+
+
+def find_plans(question: Question) -> Found:
+    """The best strategies for a question, in a stable order; `best` is empty if nothing fits."""
+    found = _nothing(sum(count_strategies(space_of(question, batch)) for batch in question.batches))
+    for batch in question.batches:
+        job = replace(question.job, global_batch=batch)
+        space = space_of(question, batch)
+        ladder = question.objective != "memory"
+        pending: list[Candidates] = []
+        for block in strategy_blocks(lightest(space) if ladder else space):
+            found, candidates, fit = _evaluate(question, job, block, found)
+            if ladder:
+                pending.append(candidates.take(~fit & (candidates.score < found.bound)))
+            if sum(map(len, pending)) > _MOST_PENDING:
+                found = _climb(question, job, space, join_candidates(pending), found)
+                pending = []
+        if pending:
+            found = _climb(question, job, space, join_candidates(pending), found)
+    return replace(found, best=best(found.best, max(question.top, BENCH)))
+
+
+def find_front(question: Question) -> Candidates:
+    """The Pareto front of time per token against memory over every legal strategy that fits."""
+    front: Candidates | None = None
+    for batch in question.batches:
+        job = replace(question.job, global_batch=batch)
+        for block in strategy_blocks(space_of(question, batch)):
+            _, candidates, fit = _evaluate(question, job, block, None)
+            kept = candidates.take(fit)
+            front = pareto_front(kept if front is None else join_candidates([front, kept]))
+    assert front is not None
+    return front
+
+
+def space_of(question: Question, batch: int) -> Space:
+    """The space of a question at one global batch."""
+    job = question.job
+    return Space(
+        graph=job.graph, devices=job.cluster.count, node_size=job.cluster.node_size, seq=job.seq,
+        global_batch=batch, fixed=question.fixed, most=question.most,
+    )  # fmt: skip
+
+
+def lightest(space: Space) -> Space:
+    """The part of a space that is evaluated first: the least recomputation and offloading, no needless gpipe."""
+    fixed = dict(space.fixed)
+    fixed["recompute"] = (min(fixed.get("recompute", (0,))),)
+    fixed["offload"] = (min(fixed.get("offload", (0,))),)
+    schedules = fixed.get("schedule", tuple(range(len(SCHEDULES))))
+    if SCHEDULES.index("1f1b") in schedules:
+        fixed["schedule"] = tuple(each for each in schedules if SCHEDULES[each] != "gpipe")
+    return replace(space, fixed=fixed)
+
+
+def fits(job: Job, total_bytes: NDArray[np.float64], host_bytes: NDArray[np.float64], room: float = 1.0) -> Flags:
+    """Whether a device, with `room` times its memory, and its share of the host hold so many bytes."""
+    own, *others = job.cluster.device.memory
+    host_room = sum(tier.capacity_bytes for tier in others)
+    return np.asarray((total_bytes <= room * own.capacity_bytes) & (host_bytes <= host_room))
+
+
+def _evaluate(
+    question: Question, job: Job, strategies: Strategies, found: Found | None
+) -> tuple[Found, Candidates, Flags]:
+    """What was found with these strategies added, all of them as candidates, and which fit."""
+    found = found or _nothing(0)
+    result = estimate(job, strategies)
+    count = len(strategies)
+    candidates = Candidates(
+        strategies=strategies,
+        global_batch=np.broadcast_to(np.int64(job.global_batch), count),
+        score=objective(question.objective)(job, result),
+        step_s=result.step_s,
+        total_bytes=result.total_bytes,
+    )
+    fit = fits(job, result.total_bytes, result.host_bytes)
+    roomy = fits(job, result.total_bytes, result.host_bytes, ROOMIER)
+    kept = max(question.top, BENCH)
+    good = fit & (candidates.score <= found.bound)
+    least = found.nearest
+    if not len(found.best):
+        least = best(join_candidates([least, candidates.take(_least(result.total_bytes))]), 1)
+    found = replace(
+        found,
+        best=best(join_candidates([found.best, candidates.take(good)]), kept),
+        roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
+        nearest=least,
+        evaluated=found.evaluated + count,
+        feasible=found.feasible + int(fit.sum()),
+    )
+    return found, candidates, fit
+
+
+def _least(values: NDArray[np.float64]) -> Flags:
+    return np.asarray(values <= values.min())
+
+
+def _fastest(candidates: Candidates, among: Flags) -> Flags:
+    if not among.any():
+        return among
+    return np.asarray(among & (candidates.score <= candidates.score[among].min()))
+
+
+def _nothing(considered: int) -> Found:
+    empty = np.zeros(0)
+    none = np.zeros(0, dtype=np.int64)
+    strategies = Strategies(**{name: none for name in Strategies.__dataclass_fields__})
+    no = Candidates(strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty)
+    return Found(best=no, roomier=no, nearest=no, considered=considered, evaluated=0, feasible=0)
+
+
+def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
+    """What was found with recomputation and offloading added where they are needed."""
+    pending = pending.take(pending.score < found.bound)
+    fitted: dict[tuple[int, int], Flags] = {}
+    for recompute, offload in _rungs(space):
+        settled = np.zeros(len(pending), dtype=bool)
+        for (r, o), fit in fitted.items():
+            if r <= recompute and _included(o, offload):
+                settled |= fit
+        rows = np.flatnonzero(~settled & (pending.score < found.bound))
+        fitted[recompute, offload] = np.zeros(len(pending), dtype=bool)
+        if not len(rows):
+            continue
+        chosen = _with(pending.strategies.take(rows), recompute=recompute, offload=offload)
+        found, _, fit = _evaluate(question, job, chosen, found)
+        fitted[recompute, offload][rows[fit]] = True
+        if RECOMPUTES[recompute] == "full" and "recompute_layers" not in space.fixed and fit.any():
+            found = _fewest_layers(question, job, chosen.take(fit), found)
+    return found
+
+
+def _rungs(space: Space) -> Iterator[tuple[int, int]]:
+    """Pairs of recompute and offload, those that cost less time before those that include them."""
+    first = lightest(space).fixed
+    for offload in sorted(space.fixed.get("offload", tuple(range(len(OFFLOADS))))):
+        for recompute in sorted(space.fixed.get("recompute", tuple(range(len(RECOMPUTES))))):
+            if (recompute,) != first["recompute"] or (offload,) != first["offload"]:
+                yield recompute, offload
+
+
+def _included(less: int, more: int) -> bool:
+    """Whether one choice of offload is part of another."""
+    return less in (more, 0) or OFFLOADS[more] == "both"
+
+
+def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
+    count = len(strategies)
+    return replace(
+        strategies, **{name: np.broadcast_to(np.asarray(v, dtype=np.int64), count) for name, v in values.items()}
+    )
+
+
+def _fewest_layers(question: Question, job: Job, strategies: Strategies, found: Found) -> Found:
+    """What was found with the fewest recomputed layers per stage that let each strategy fit.
+
+    The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the
+    fewest is best, and bisection finds it.
+    """
+    layers = _layers_per_stage(job, strategies)
+    low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
+    while (open_ := high - low > 1).any():
+        rows = np.flatnonzero(open_)
+        middle = (low[rows] + high[rows]) // 2
+        result = estimate(job, _with(strategies.take(rows), recompute_layers=middle))
+        fit = fits(job, result.total_bytes, result.host_bytes)
+        high[rows[fit]] = middle[fit]
+        low[rows[~fit]] = middle[~fit]
+    fewer = np.flatnonzero(high < layers)
+    if not len(fewer):
+        return found
+    counted = _with(strategies.take(fewer), recompute_layers=high[fewer])
+    return _evaluate(question, job, counted, found)[0]
+
+
+def _layers_per_stage(job: Job, strategies: Strategies) -> Ints:
+    layers = sum(s.count for s in job.graph.segments if not s.block.name.endswith(("embedding", "head", "end")))
+    return np.asarray(-(-layers // strategies.pp), dtype=np.int64)
+
+
+__all__ = ["BENCH", "ROOMIER", "Found", "Question", "find_front", "find_plans", "fits", "join_strategies", "space_of"]

@@ -1,0 +1,101 @@
+"""Candidates in order of an objective, ties broken by their knobs."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cluster.power import power_w
+from trainwright.errors import UnknownName
+from trainwright.estimate.types import Array, Estimates, Job
+from trainwright.plan.strategy import Strategies, join_strategies
+
+Ints = NDArray[np.int64]
+_DIGITS = 10  # scores that agree in so many digits are a tie: the order of additions must not decide
+_BUSY = ("matmul", "attention", "streaming", "recompute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Strategies with the batch they were evaluated at, their score (less is better), time and memory."""
+
+    strategies: Strategies
+    global_batch: Ints
+    score: Array
+    step_s: Array
+    total_bytes: Array
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def take(self, where: Ints | NDArray[np.bool_] | slice) -> "Candidates":
+        """The candidates at some indices."""
+        return Candidates(
+            strategies=self.strategies.take(where),
+            global_batch=self.global_batch[where],
+            score=self.score[where],
+            step_s=self.step_s[where],
+            total_bytes=self.total_bytes[where],
+        )
+
+
+def join_candidates(parts: Iterable[Candidates]) -> Candidates:
+    """One batch of the candidates of several."""
+    listed = list(parts)
+    return Candidates(
+        strategies=join_strategies(each.strategies for each in listed),
+        global_batch=np.concatenate([each.global_batch for each in listed]),
+        score=np.concatenate([each.score for each in listed]),
+        step_s=np.concatenate([each.step_s for each in listed]),
+        total_bytes=np.concatenate([each.total_bytes for each in listed]),
+    )
+
+
+def best(candidates: Candidates, count: int) -> Candidates:
+    """The `count` best in order: by score, then time, then each knob; the order they came in does not matter."""
+    if len(candidates) > 4 * count:
+        limit = np.partition(candidates.score, count - 1)[count - 1]
+        candidates = candidates.take(candidates.score <= limit * (1.0 + 10.0 ** (1 - _DIGITS)))
+    knobs = [getattr(candidates.strategies, field.name) for field in fields(Strategies)]
+    keys = [_rounded(candidates.score), _rounded(candidates.step_s), candidates.global_batch, *knobs]
+    return candidates.take(np.lexsort(keys[::-1])[:count])
+
+
+def _rounded(values: Array) -> Array:
+    """Values to so many significant digits."""
+    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-300))))
+    return np.asarray(np.round(values * scale) / scale)
+
+
+def _time(job: Job, estimates: Estimates) -> Array:
+    """Seconds per token."""
+    return estimates.step_s / (job.global_batch * job.seq)
+
+
+def _cost(job: Job, estimates: Estimates) -> Array:
+    """Dollars per token."""
+    per_s = job.cluster.count * job.cluster.device.price_per_hour / 3600.0
+    return _time(job, estimates) * per_s
+
+
+def _energy(job: Job, estimates: Estimates) -> Array:
+    """Joules per token."""
+    busy = sum((estimates.time_s[name] for name in _BUSY), start=np.zeros(1)) / estimates.step_s
+    return _time(job, estimates) * power_w(job.cluster, busy)
+
+
+def _memory(job: Job, estimates: Estimates) -> Array:
+    """Bytes on the fullest device: the fewer, the more head-room."""
+    return estimates.total_bytes
+
+
+Objective = Callable[[Job, Estimates], Array]
+OBJECTIVES: Mapping[str, Objective] = {"time": _time, "cost": _cost, "energy": _energy, "memory": _memory}
+
+
+def objective(name: str) -> Objective:
+    """The score of this name."""
+    if name not in OBJECTIVES:
+        raise UnknownName("objective", name, OBJECTIVES)
+    return OBJECTIVES[name]

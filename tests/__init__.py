@@ -1,0 +1,1 @@
+"""Tests, importable so that neighbours can share builders."""

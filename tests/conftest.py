@@ -1,0 +1,17 @@
+"""How long laws are searched: same examples every time, few enough for every change; more on request.
+
+`TRAINWRIGHT_EXAMPLES=1000 pytest tests/laws` looks harder.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "trainwright",
+    max_examples=int(os.environ.get("TRAINWRIGHT_EXAMPLES", "30")),
+    deadline=None,
+    derandomize="TRAINWRIGHT_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("trainwright")

@@ -1,0 +1,1 @@
+"""Laws that hold for every model, cluster, stack and strategy."""

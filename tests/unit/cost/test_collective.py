@@ -1,0 +1,103 @@
+"""Collectives pay latency per hop and bytes on the slowest level that they cross."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.builders import floats
+from trainwright.cost.collective import (
+    Link,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    ring_bytes_per_s,
+    send_s,
+    span,
+)
+
+NODE = Link(inside=8, bytes_per_s=100e9, latency_s=0.0, reduction=False)
+FABRIC = Link(inside=64, bytes_per_s=10e9, latency_s=0.0, reduction=False)
+LINKS = (NODE, FABRIC)
+GB = floats(1e9)
+
+
+def test_a_group_inside_a_node_lies_on_one_level() -> None:
+    where = span(LINKS, floats(4), floats(2))  # 4 members, 2 apart: devices 0, 2, 4, 6
+    assert [fan.tolist() for fan in where.fan] == [[4.0], [1.0]]
+
+
+def test_a_strided_group_has_fewer_members_per_node() -> None:
+    where = span(LINKS, floats(8), floats(4))  # 2 of 8 members share a node
+    assert [fan.tolist() for fan in where.fan] == [[2.0], [4.0]]
+    assert [below.tolist() for below in where.below] == [[1.0], [2.0]]
+
+
+def test_a_ring_all_reduce_sends_everything_almost_twice() -> None:
+    # 2·(8−1)/8 · 1 GB / 100 GB/s = 17.5 ms
+    assert all_reduce_s(LINKS, span(LINKS, floats(8), floats(1)), GB) == pytest.approx(17.5e-3)
+
+
+def test_an_all_gather_is_half_of_an_all_reduce() -> None:
+    # 7/8 · 1 GB / 100 GB/s = 8.75 ms
+    assert all_gather_s(LINKS, span(LINKS, floats(8), floats(1)), GB) == pytest.approx(8.75e-3)
+
+
+def test_one_member_has_nothing_to_say() -> None:
+    alone = span(LINKS, floats(1), floats(1))
+    for collective in (all_reduce_s, all_gather_s, all_to_all_s):
+        assert collective(LINKS, alone, GB) == 0.0
+
+
+def test_neighbours_of_a_node_share_its_links() -> None:
+    # 16 members, 8 per node: a ring leaves the node over 8 links of 10 GB/s, below the 100 GB/s inside
+    assert ring_bytes_per_s(LINKS, span(LINKS, floats(16), floats(1))) == pytest.approx(80e9)
+    # one member per node: its own link
+    assert ring_bytes_per_s(LINKS, span(LINKS, floats(2), floats(8))) == pytest.approx(10e9)
+
+
+def test_an_all_reduce_between_nodes_runs_at_the_outer_level() -> None:
+    # 2·(2−1)/2 · 1 GB / 10 GB/s = 100 ms
+    assert all_reduce_s(LINKS, span(LINKS, floats(2), floats(8)), GB) == pytest.approx(0.1)
+
+
+def test_a_small_all_reduce_takes_the_tree() -> None:
+    slow = (replace(NODE, latency_s=1e-6), FABRIC)
+    # ring: 2·7 hops; tree: 2·log2(8) = 6 hops
+    assert all_reduce_s(slow, span(slow, floats(8), floats(1)), floats(1.0)) == pytest.approx(6e-6, rel=1e-3)
+
+
+def test_a_switch_that_reduces_is_faster_than_a_ring() -> None:
+    reducing = (replace(NODE, reduction=True), FABRIC)
+    where = span(reducing, floats(8), floats(1))
+    assert all_reduce_s(reducing, where, GB) < all_reduce_s(LINKS, where, GB)
+    between = span(reducing, floats(2), floats(8))  # not inside the switch
+    assert all_reduce_s(reducing, between, GB) == all_reduce_s(LINKS, between, GB)
+
+
+def test_an_all_to_all_keeps_its_own_share() -> None:
+    # 7/8 of 0.8 GB leaves each device: 0.7 GB / 100 GB/s = 7 ms
+    assert all_to_all_s(LINKS, span(LINKS, floats(8), floats(1)), floats(0.8e9)) == pytest.approx(7e-3)
+
+
+def test_an_all_to_all_between_nodes_is_held_up_by_the_fabric() -> None:
+    # of 16 members 8 are in the other node: 8/16 of 1 GB / 10 GB/s = 50 ms
+    assert all_to_all_s(LINKS, span(LINKS, floats(16), floats(1)), GB) == pytest.approx(0.05)
+
+
+def test_a_send_uses_the_innermost_level_that_joins_the_two() -> None:
+    # 1 GB / 100 GB/s inside a node, / 10 GB/s between nodes
+    assert send_s(LINKS, floats(1, 8), floats(1e9, 1e9)) == pytest.approx([0.01, 0.1])
+
+
+def test_a_send_beyond_the_last_level_uses_the_last_level() -> None:
+    assert send_s(LINKS, floats(1000), GB) == pytest.approx(0.1)
+
+
+def test_groups_are_independent_of_their_neighbours() -> None:
+    sizes, strides = floats(1, 2, 8, 16, 32), floats(1, 8, 1, 2, 1)
+    together = all_reduce_s(LINKS, span(LINKS, sizes, strides), floats(1e9))
+    alone = [
+        all_reduce_s(LINKS, span(LINKS, floats(n), floats(d)), GB)[0] for n, d in zip(sizes, strides, strict=True)
+    ]
+    assert np.array_equal(together, alone)

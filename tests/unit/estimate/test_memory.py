@@ -1,0 +1,153 @@
+"""Memory of the fullest device, against the formulas of ZeRO and of Korthikanti et al."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders import free_stack, gpt, round_cluster, round_job, without_ends
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import MEMORY
+from trainwright.model.build import build_graph
+from trainwright.model.graph import Graph, parameters
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import Strategy, stack_strategies
+
+MIXED = {"gradient_bytes": 2.0, "optimizer_bytes": 12.0}  # with 2 of weights: 16 bytes per parameter
+
+
+def memory(graph: Graph, strategy: Strategy, global_batch: int = 64, **stack: Any) -> dict[str, float]:
+    job = round_job(graph, round_cluster(strategy.devices), global_batch, stack=free_stack(**stack))
+    result = estimate(job, stack_strategies([strategy]))
+    return {name: float(part[0]) for name, part in result.memory_bytes.items()}
+
+
+def state_bytes(graph: Graph, strategy: Strategy, **stack: Any) -> float:
+    parts = memory(graph, strategy, **(MIXED | stack))
+    return parts["weights"] + parts["gradients"] + parts["optimizer"]
+
+
+class TestState:
+    def test_adam_in_mixed_precision_takes_16_bytes_per_parameter(self) -> None:
+        graph = gpt()
+        assert state_bytes(graph, Strategy()) == pytest.approx(16 * parameters(graph))
+
+    @pytest.mark.parametrize(
+        ("zero", "bytes_per_parameter"),
+        [(0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8)],  # dp = 8
+    )
+    def test_zero_shards_optimizer_then_gradients(self, zero: int, bytes_per_parameter: float) -> None:
+        graph = gpt()
+        state = state_bytes(graph, Strategy(dp=8, zero=zero))
+        assert state == pytest.approx(bytes_per_parameter * parameters(graph))
+
+    def test_zero_3_shards_all_but_the_layers_that_are_gathered(self) -> None:
+        graph = gpt(layers=16)
+        sharded = 16 * parameters(graph) / 8
+        layer = parameters(without_ends(graph)) / 16
+        state = state_bytes(graph, Strategy(dp=8, zero=3))
+        assert sharded <= state <= sharded + 2 * 2.0 * layer * 1.01  # this layer and the next, 2 bytes each
+
+    def test_gradients_kept_in_fp32_take_two_bytes_more(self) -> None:
+        graph = gpt()
+        assert state_bytes(graph, Strategy(), gradient_bytes=4.0) == pytest.approx(18 * parameters(graph))
+
+    def test_hybrid_sharding_shards_inside_its_groups_only(self) -> None:
+        whole = memory(gpt(), Strategy(dp=8, zero=3), **MIXED)
+        hybrid = memory(gpt(), Strategy(dp=8, zero=3, shard=2), **MIXED)
+        assert hybrid["optimizer"] == pytest.approx(4 * whole["optimizer"])  # 12 P / 2 against 12 P / 8
+
+    def test_an_offloaded_optimizer_leaves_the_device(self) -> None:
+        assert memory(gpt(), Strategy(offload="optimizer"), **MIXED)["optimizer"] == 0.0
+
+    # State in GB per device of Transformer-1T on 1,024 devices (COMET, arXiv 2211.16648): MP, DP, ZeRO-0, 1, 2, 3.
+    @pytest.mark.parametrize(
+        ("tp", "pp", "dp", "table"),
+        [
+            (16, 16, 4, (62.9, 27.5, 21.6, 15.7)),
+            (8, 16, 8, (125.8, 43.3, 29.5, 15.7)),
+            (8, 8, 16, (251.7, 74.7, 45.2, 15.7)),
+            (8, 4, 32, (503.3, 137.6, 76.7, 15.7)),
+            (8, 2, 64, (1007.0, 263.5, 139.6, 15.7)),
+            (8, 1, 128, (2013.0, 515.1, 265.4, 15.7)),
+            (4, 1, 256, (4027.0, 1018.0, 517.1, 15.7)),
+        ],
+    )
+    def test_the_state_of_transformer_1t_is_the_published_table(
+        self, tp: int, pp: int, dp: int, table: tuple[float, ...]
+    ) -> None:
+        graph = without_ends(build_graph(load_model("transformer-1t")))  # the table counts 12 L h² alone
+        layer = 12 * 25600**2 / tp
+        for zero, published in enumerate(table):
+            state = state_bytes(graph, Strategy(tp=tp, pp=pp, dp=dp, zero=zero))
+            gathered = 2 * 2.0 * layer if zero == 3 else 0.0
+            assert published * 0.995 <= state / 1e9 <= published * 1.005 + gathered / 1e9
+
+
+class TestActivations:
+    """Per layer, in units of s·b·h bytes; a = 8 heads, s = h = 1024, so 5as/h = 40."""
+
+    SBH = 1024 * 1024
+    LAYERS = 8
+
+    def kept(self, **knobs: Any) -> float:
+        """Activations of 8 layers, one microbatch of one sequence, in s·b·h per layer."""
+        parts = memory(without_ends(gpt(layers=self.LAYERS)), Strategy(**knobs), attention="unfused")
+        return parts["activations"] / self.SBH / self.LAYERS
+
+    def test_a_layer_keeps_34_and_the_score_matrix(self) -> None:
+        assert self.kept() == pytest.approx(34 + 40, rel=2e-3)
+
+    def test_tensor_parallelism_leaves_ten_whole(self) -> None:
+        assert self.kept(tp=4) == pytest.approx(10 + 24 / 4 + 40 / 4, rel=2e-3)
+
+    def test_sequence_parallelism_splits_everything(self) -> None:
+        assert self.kept(tp=4, sp=True) == pytest.approx((34 + 40) / 4, rel=2e-3)
+
+    def test_selective_recomputation_drops_the_score_matrix(self) -> None:
+        assert self.kept(tp=4, sp=True, recompute="selective") == pytest.approx(34 / 4, rel=2e-3)
+
+    def test_full_recomputation_keeps_the_input(self) -> None:
+        assert self.kept(recompute="full") == pytest.approx(2.0)
+
+    def test_recomputing_some_layers_keeps_the_others_whole(self) -> None:
+        # 2 of 8 layers keep 2, the others 74
+        assert self.kept(recompute="full", recompute_layers=2) == pytest.approx((2 * 2 + 6 * 74) / 8, rel=2e-3)
+
+    def test_a_larger_microbatch_keeps_in_proportion(self) -> None:
+        assert self.kept(micro_batch=4) == pytest.approx(4 * self.kept())
+
+    def test_context_parallelism_splits_the_sequence(self) -> None:
+        assert self.kept(cp=4) == pytest.approx(self.kept() / 4)
+
+
+class TestPipeline:
+    def in_flight(self, global_batch: int = 64, **knobs: Any) -> float:
+        """Microbatches' worth of activations of a first stage of 2 of 8 layers."""
+        graph = without_ends(gpt(layers=8))
+        stage = memory(graph, Strategy(pp=4, **knobs), global_batch)["activations"]
+        return stage / (memory(graph, Strategy())["activations"] / 4)
+
+    def test_the_first_stage_of_1f1b_holds_as_many_microbatches_as_stages(self) -> None:
+        assert self.in_flight() == pytest.approx(4)
+
+    def test_gpipe_holds_all_microbatches(self) -> None:
+        assert self.in_flight(schedule="gpipe") == pytest.approx(64)
+
+    def test_a_short_step_holds_no_more_than_it_has(self) -> None:
+        assert self.in_flight(global_batch=2) == pytest.approx(2)
+
+    def test_interleaving_holds_a_little_more(self) -> None:
+        # pp·(1 + (pp − 1)/(pp·vpp)) = 4·(1 + 3/8)
+        assert self.in_flight(vpp=2, schedule="interleaved") == pytest.approx(4 * (1 + 3 / 8))
+
+
+def test_the_total_is_the_sum_of_its_parts() -> None:
+    batch = stack_strategies([Strategy(dp=8), Strategy(tp=2, pp=4), Strategy(dp=2, zero=3, pp=4)])
+    result = estimate(round_job(gpt(), round_cluster(8), stack=free_stack(fragmentation=0.1, context_bytes=1e9)), batch)
+    assert set(result.memory_bytes) == set(MEMORY)
+    assert result.total_bytes == pytest.approx(sum(result.memory_bytes.values()))
+
+
+def test_fragmentation_is_a_share_of_what_is_used() -> None:
+    parts = memory(gpt(), Strategy(), fragmentation=0.1)
+    assert parts["reserve"] == pytest.approx(0.1 * sum(parts[name] for name in MEMORY[:4]))

@@ -1,0 +1,137 @@
+"""A row of published text becomes a model, a cluster and the knobs that it states."""
+
+import pytest
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.model.graph import parameters
+from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.validate.rows import interconnect_bytes_per_s, parse_case
+
+ROW = {
+    "id": "r1", "source": "a paper", "hardware": "NVIDIA A100-SXM 80GB", "gpus": "64", "gpus_per_node": "8",
+    "framework": "megatron-lm", "model": "GPT 1.2B", "layers": "24", "hidden": "2048", "heads": "16", "vocab": "51200",
+    "seq_len": "2048", "global_batch": "512", "dp": "16", "tp": "4", "pp": "1", "micro_batch": "2",
+    "step_time_s": "3.5", "memory_gib": "41.5",
+}  # fmt: skip
+
+
+def row(**cells: str) -> dict[str, str]:
+    return ROW | cells
+
+
+def test_a_row_states_a_case() -> None:
+    case = parse_case(ROW)
+    assert (case.id, case.source, case.framework) == ("r1", "a paper", "megatron-lm")
+    assert (case.cluster.device.name, case.cluster.count, case.cluster.node_size) == ("a100-80gb", 64, 8)
+    assert (case.seq, case.global_batch, case.step_time_s, case.memory_gib) == (2048, 512, 3.5, 41.5)
+
+
+def test_a_model_is_built_from_its_sizes() -> None:
+    # 12·24·2048² + (51200 + 2048)·2048 = 1.317e9, and as much again for an untied head (104.9e6)
+    count = parameters(parse_case(ROW).graph)
+    assert count == pytest.approx(12 * 24 * 2048**2 + (2 * 51200 + 2048) * 2048, rel=2e-3)
+
+
+def test_a_stated_size_decides_whether_the_embedding_is_tied() -> None:
+    tied = parameters(parse_case(row(params_b="1.317")).graph)
+    assert parameters(parse_case(ROW).graph) - tied == 51200 * 2048
+
+
+def test_a_model_of_the_catalog_is_recognised() -> None:
+    cells = {"model": "GPT-3 175B", "layers": "96", "hidden": "12288", "heads": "96", "vocab": "50257"}
+    assert parse_case(row(**cells)).graph.name == "gpt3-175b"
+    assert parse_case(row(**cells | {"model": "gpt3-175b"})).graph.name == "gpt3-175b"
+
+
+def test_a_model_of_the_catalog_with_other_sizes_is_another_model() -> None:
+    assert parse_case(row(model="gpt3-175b")).graph.sizes["hidden"] == 2048
+
+
+def test_stated_knobs_are_fixed_and_empty_ones_are_open() -> None:
+    fixed = parse_case(row(tp="")).fixed
+    assert (fixed["dp"], fixed["pp"], fixed["micro_batch"]) == ((16,), (1,), (2,))
+    assert not {"tp", "zero", "sp", "recompute"} & set(fixed)
+
+
+def test_degrees_that_do_not_make_the_devices_are_mended_by_dp() -> None:
+    assert parse_case(row(dp="64")).fixed["dp"] == (16,)  # 64 devices / tp 4: some sources count tp ranks in dp
+
+
+@pytest.mark.parametrize(("text", "zero"), [("1", 1), ("zero2", 2), ("3", 3), ("fsdp", 3), ("hsdp", 3)])
+def test_zero_is_a_stage_or_a_name_for_full_sharding(text: str, zero: int) -> None:
+    assert parse_case(row(zero=text)).fixed["zero"] == (zero,)
+
+
+def test_hybrid_sharding_is_inside_a_node() -> None:
+    assert parse_case(row(zero="hsdp", gpus_per_node="4")).fixed["shard"] == (4,)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("full", "full"), ("Selective", "selective"), ("block", "full"), ("none", "none")]
+)
+def test_recomputation_is_read_in_its_many_names(text: str, name: str) -> None:
+    assert parse_case(row(recompute=text)).fixed["recompute"] == (RECOMPUTES.index(name),)
+
+
+def test_precision_is_sixteen_bit_unless_stated() -> None:
+    assert parse_case(ROW).fixed["precision"] == (PRECISIONS.index("bf16"),)
+    assert parse_case(row(precision="FP8")).fixed["precision"] == (PRECISIONS.index("fp8"),)
+
+
+def test_sequence_parallelism_without_tensor_parallelism_is_none() -> None:
+    assert parse_case(row(sequence_parallel="1")).fixed["sp"] == (1,)
+    assert parse_case(row(sequence_parallel="1", tp="1")).fixed["sp"] == (0,)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("flash", "flash"), ("unfused", "unfused"), ("torch", "unfused"), ("", "flash")])
+def test_attention_is_fused_or_not(text: str, kind: str) -> None:
+    assert parse_case(row(attention=text)).attention == kind
+
+
+def test_a_table_of_failures_may_use_its_own_names() -> None:
+    cells = {k: v for k, v in ROW.items() if k not in ("model", "global_batch", "framework", "step_time_s")}
+    case = parse_case(cells | {"model_name": "x", "global_batch_seqs": "256", "source": "The Ultra-Scale Playbook"})
+    assert (case.global_batch, case.framework, case.step_time_s) == (256, "nanotron", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("8x200Gb/s HDR IB", 200e9),  # 8·200e9 / 8 bits
+        ("NVLink + 4x100Gbps OPA", 50e9),
+        ("1600 Gbps/node EFA", 200e9),
+        ("400 Gb/s per node", 50e9),
+        ("NVSwitch", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_a_network_is_read_from_its_description(text: str, value: float) -> None:
+    assert interconnect_bytes_per_s(text) == pytest.approx(value)
+
+
+def test_a_described_network_is_shared_by_the_devices_of_a_node() -> None:
+    (_, fabric) = parse_case(row(interconnect="4x100Gb/s")).cluster.levels
+    assert fabric.bytes_per_s == pytest.approx(50e9 / 8)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"gpus": ""}, "column gpus"),
+        ({"gpus": "eight"}, 'column gpus "eight": is not a number'),
+        ({"gpus": "0"}, "needs a whole number above zero"),
+        ({"layers": "1.5"}, "column layers"),
+        ({"global_batch": ""}, "column global_batch"),
+        ({"precision": "int3"}, 'column precision "int3": is not known'),
+        ({"step_time_s": "fast"}, "column step_time_s"),
+        ({"heads": "17"}, "does not divide by heads = 17"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(cells: dict[str, str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        parse_case(row(**cells))
+
+
+def test_unknown_hardware_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match='device "h1000": no such name; did you mean'):
+        parse_case(row(hardware="h1000"))
