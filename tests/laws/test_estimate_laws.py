@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.draws import Question, questions, with_compute, with_links, with_memory
+from tests.laws.draws import Question, questions, with_links
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.strategy import Strategies, join_strategies, parse_strategy
+from trainwright.search.space import layer_count
 
-STATE = ("weights", "gradients", "optimizer")
 FACTORS = st.sampled_from([1.01, 1.25, 2.0, 10.0])
 
 
@@ -29,13 +29,6 @@ def columns(result: Estimates) -> dict[str, np.ndarray]:  # type: ignore[type-ar
     for group in ("time_s", "communication_s", "memory_bytes"):
         arrays |= {f"{group}.{name}": each for name, each in getattr(result, group).items()}
     return arrays
-
-
-@given(questions())
-def test_the_parts_of_a_step_add_up_to_it(question: Question) -> None:
-    result = estimate(question.job, question.strategies)
-    total = sum(result.time_s.values())
-    assert total == pytest.approx(result.step_s, rel=1e-9), [str(question.strategies[i]) for i in range(len(question.strategies))]
 
 
 @given(questions())
@@ -69,16 +62,6 @@ def test_a_lower_latency_never_slows_a_step(question: Question, factor: float) -
     never_slower(with_links(question.job, latency=1 / factor), question)
 
 
-@given(questions(), FACTORS)
-def test_more_compute_never_slows_a_step(question: Question, factor: float) -> None:
-    never_slower(with_compute(question.job, factor), question)
-
-
-@given(questions(), FACTORS)
-def test_more_memory_bandwidth_never_slows_a_step(question: Question, factor: float) -> None:
-    never_slower(with_memory(question.job, factor), question)
-
-
 @given(questions())
 def test_twice_the_batch_never_takes_less_time(question: Question) -> None:
     once = estimate(question.job, question.strategies).step_s
@@ -93,17 +76,19 @@ def test_overlap_never_slows_a_step_without_interference(question: Question) -> 
     assert (estimate(job, on).step_s <= estimate(job, off).step_s * (1 + 1e-9)).all()
 
 
-@given(questions(), st.integers(0, 2))
-def test_a_higher_zero_stage_never_raises_the_memory_of_the_state(question: Question, zero: int) -> None:
+@given(questions(), st.integers(0, 1))
+def test_sharding_more_of_the_state_never_raises_the_memory_of_the_fullest_device(question: Question, zero: int) -> None:
     low, high = (estimate(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
-    less, more = (sum(each.memory_bytes[name] for name in STATE) for each in (high, low))
-    assert (less <= more * (1 + 1e-9)).all()
+    assert (high.total_bytes <= low.total_bytes * (1 + 1e-9)).all()
 
 
 @given(questions())
 def test_recomputation_trades_time_for_memory(question: Question) -> None:
     none, full = (estimate(question.job, _with(question.strategies, "recompute", r)) for r in (0, 2))
     assert (full.step_s >= none.step_s * (1 - 1e-9)).all()
+    # The layer being recomputed is whole for a moment, so a stage of one layer may gain nothing.
+    deep = question.strategies.pp * 4 <= layer_count(question.job.graph)
+    assert (full.total_bytes <= none.total_bytes * (1 + 1e-9))[deep].all()
 
 
 @given(questions())

@@ -11,7 +11,7 @@ from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
 from trainwright.search.check import check_constraints
 from trainwright.search.find import Found, find_front, find_plans
-from trainwright.search.miss import raise_nearest_miss
+from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates
 
 
@@ -36,7 +36,7 @@ def answer_of(request: Request) -> Answer:
     check_constraints(question)
     found = find_plans(question)
     if not len(found.best):
-        raise_nearest_miss(question, found)
+        raise nearest_miss(question, found)
     summaries = _summaries(request, found.best.take(slice(0, question.top)))
     roomier_s = float(found.roomier.step_s[0] / found.roomier.global_batch[0]) * summaries[0].global_batch
     return Answer(
@@ -59,8 +59,8 @@ def _summaries(request: Request, chosen: Candidates) -> tuple[Summary, ...]:
 
 def _searched(found: Found) -> str:
     return (
-        f"Considered {found.considered:,} strategies: {found.evaluated:,} evaluated, the rest cannot be better; "
-        f"{found.feasible:,} fit"
+        f"Considered {found.considered:,} strategies: {found.evaluated:,} evaluated, of which "
+        f"{found.feasible:,} fit; the rest cannot be better"
     )
 
 
@@ -79,7 +79,11 @@ def json_of(answer: Answer) -> Mapping[str, object]:
     job = answer.request.question.job
     return {
         "model": job.graph.name,
-        "cluster": {"device": job.cluster.device.name, "count": job.cluster.count, "network": job.cluster.network.name},
+        "cluster": {
+            "device": job.cluster.device.name,
+            "count": job.cluster.count,
+            "network": job.cluster.network.name,
+        },
         "stack": job.stack.name,
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
         "objective": answer.request.question.objective,
@@ -102,8 +106,10 @@ def csv_of(answer: Answer) -> str:
 
 def _row(rank: int, summary: Summary) -> dict[str, object]:
     knobs = {name: getattr(summary.strategy, name) for name in Strategy.__dataclass_fields__}
-    numbers = ("global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s", "tokens_per_s_per_device",
-               "mfu", "hfu", "exposed_fraction", "total_bytes", "host_bytes", "power_w")  # fmt: skip
+    numbers = (
+        "global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s",
+        "tokens_per_s_per_device", "mfu", "hfu", "exposed_fraction", "total_bytes", "host_bytes", "power_w",
+    )  # fmt: skip
     budget = summary.budget
     return (
         {"rank": rank, "strategy": str(summary.strategy)}

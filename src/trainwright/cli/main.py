@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from trainwright.errors import InfeasiblePlan, TrainwrightError
 
@@ -18,7 +19,7 @@ COMMANDS = {
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and exit code 1, like every other bad input."""
 
-    def error(self, message: str) -> "NoReturn":  # type: ignore[name-defined]  # noqa: F821
+    def error(self, message: str) -> NoReturn:
         print(f"trainwright: {message}", file=sys.stderr)
         raise SystemExit(1)
 
@@ -52,7 +53,8 @@ def _run(arguments: Sequence[str]) -> int:
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for each, help_text in COMMANDS.items():
-        command = commands.add_parser(each, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        description = help_text[0].upper() + help_text[1:] + "."
+        command = commands.add_parser(each, help=help_text, description=description)
         if each == name:  # only the options of the command that was asked for
             importlib.import_module(f"trainwright.cli.{each}").add_arguments(command)
     options = parser.parse_args(arguments)

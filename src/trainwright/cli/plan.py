@@ -4,32 +4,42 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli.knobs import LIMITED
+
 if TYPE_CHECKING:
     from trainwright.cli.answer import Answer
-
-LIMITED = {"tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "dp": "dp", "mb": "micro_batch"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
+    )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch", metavar="N", help="sequences per step")
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
-    batch.add_argument("--batch-range", metavar="A:B", help="compare A, 2A, 4A ... B sequences per step, per token")
+    batch.add_argument(
+        "--batch-range", metavar="A:B", help="compare A, 2A, 4A ... B sequences per step, per token"
+    )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
-    parser.add_argument("--stack", default="megatron-core", metavar="NAME", help="software (default: megatron-core)")
+    parser.add_argument(
+        "--stack", default="megatron-core", metavar="NAME", help="software (default: megatron-core)"
+    )
     parser.add_argument("--precision", default="bf16", metavar="NAME", help="bf16, fp16, fp8, fp4 or fp32")
     parser.add_argument("--objective", default="time", metavar="NAME", help="time, cost, energy or memory")
-    parser.add_argument("--fix", action="append", default=[], metavar="KNOB=VALUE", help="like pp=4 or recompute=full")
+    parser.add_argument(
+        "--fix", action="append", default=[], metavar="KNOB=VALUE", help="like pp=4 or recompute=full"
+    )
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")
     parser.add_argument("--top", default="10", metavar="N", help="strategies to show (default: 10)")
     parser.add_argument("--pareto", action="store_true", help="also the front of time against memory")
     parser.add_argument("--price", metavar="PRICE", help='per device and hour, like "2.5 $/h"')
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
+    )
     parser.add_argument("--csv", metavar="FILE", help="the strategies as CSV")
     parser.add_argument("--quiet", action="store_true", help="only the table of strategies")
 
@@ -57,23 +67,16 @@ def _show(answer: "Answer", *, quiet: bool) -> None:
 
     console = tables.open_console()
     if not quiet:
-        for line in answer.notes:
-            console.print(line)
-    console.print(tables.plans_table(answer.summaries))
+        tables.show(console, *answer.notes)
+    tables.show(console, tables.plans_table(answer.summaries))
     if answer.front:
-        console.print("Pareto front of time against memory")
-        console.print(tables.plans_table(answer.front))
+        tables.show(console, "Pareto front of time against memory", tables.front_table(answer.front))
     if quiet:
         return
     winner = answer.summaries[0]
-    console.print(f"Best: {winner.strategy}")
-    for line in tables.headline(winner):
-        console.print(f"  {line}")
-    console.print()
-    console.print(tables.breakdown_table(winner))
-    console.print(tables.memory_table(winner))
-    console.print("What limits it")
-    for line in answer.limits:
-        console.print(f"  {line}")
-    console.print()
-    console.print(tables.what_if_table(answer.what_if))
+    lines = [tables.indented(console, line) for line in tables.headline(winner)]
+    limits = [tables.indented(console, line) for line in answer.limits]
+    tables.show(console, f"Best: {winner.strategy}", *lines, "")
+    tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
+    tables.show(console, "What limits it", *limits, "")
+    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy))

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass, replace
 from math import log2
 
+from trainwright.cli.knobs import LIMITED
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Efficiency, Stack
@@ -21,7 +22,6 @@ from trainwright.search.rank import objective
 from trainwright.search.space import knob_value
 from trainwright.units import parse_quantity, render_si
 
-LIMITED = {"tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "dp": "dp", "mb": "micro_batch"}
 _TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
 
 
@@ -50,14 +50,17 @@ def parse_request(options: argparse.Namespace) -> Request:
     job = Job(
         graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=seq, global_batch=batches[0]
     )
-    half_width = constants.half_width(efficiency, stack)
+    title = _title(architecture, graph, cluster, stack)
     return Request(
         question=Question(
-            job=job, batches=batches, fixed=_fixed(options), most=_most(options),
+            job=job, batches=batches, fixed=_fixed(options), most=_most(options, stack),
             objective=options.objective, top=_whole("--top", options.top),
         ),
-        terms=Terms(half_width=half_width, tokens=tokens, dollars_per_device_hour=cluster.device.price_per_hour),
-        notes=(_title(architecture, graph, cluster, stack), batch_note, token_note, *_basis(efficiency, stack, cluster)),
+        terms=Terms(
+            half_width=constants.half_width(efficiency, stack), tokens=tokens,
+            dollars_per_device_hour=cluster.device.price_per_hour,
+        ),
+        notes=(title, batch_note, token_note, *_basis(efficiency, stack, cluster)),
         pareto=options.pareto,
     )  # fmt: skip
 
@@ -70,7 +73,8 @@ def default_batch_tokens(graph: Graph) -> int:
 
 def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:
     size = render_si(parameters(graph), "").replace(" G", " B").strip()
-    return f"{architecture.name} ({size} parameters) on {cluster.count} {cluster.device.name}, {cluster.network.name}, {stack.name}"
+    where = f"{cluster.count} {cluster.device.name} ({cluster.network.name})"
+    return f"{architecture.name} ({size} parameters) on {where}, {stack.name}"
 
 
 def _batches(
@@ -80,27 +84,33 @@ def _batches(
         first, _, last = options.batch_range.partition(":")
         low, high = _whole("--batch-range", first), _whole("--batch-range", last)
         if low > high:
-            raise BadInput("--batch-range", options.batch_range, "starts above its end", "write it like 512:4096")
+            raise BadInput(
+                "--batch-range", options.batch_range, "starts above its end", "write it like 512:4096"
+            )
         doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
         batches = tuple(dict.fromkeys([*doubled, high]))
-        return batches, f"Global batch: {', '.join(map(str, batches))} sequences of {seq} tokens, compared per token"
+        listed = ", ".join(map(str, batches))
+        return batches, f"Global batch: {listed} sequences of {seq} tokens, compared per token"
     if options.batch:
         batch, how = _whole("--batch", options.batch), "as asked"
     elif options.batch_tokens:
         batch = round(parse_quantity(options.batch_tokens, "tokens", "--batch-tokens") / seq)
         how = f"{options.batch_tokens} tokens"
         if batch < 1:
-            raise BadInput("--batch-tokens", options.batch_tokens, f"is less than a sequence of {seq}", "ask for more")
+            raise BadInput(
+                "--batch-tokens", options.batch_tokens, f"is less than a sequence of {seq}", "ask for more"
+            )
     else:
-        batch, how = _default_batch(graph, cluster, seq), "chosen by model size; change it with --batch"
-    return (batch,), f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
+        batch, how = _default_batch(graph, cluster, seq), "by model size, see --batch"
+    size = render_si(batch * seq, "tokens")
+    return (batch,), f"Global batch: {batch} sequences of {seq} tokens, {size} ({how})"
 
 
 def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
-    """Sequences per step: the default tokens, in whole multiples of the odd part of the device count."""
+    """Sequences per step: near the default tokens, the odd part of the device count times a power of two."""
     batch = max(default_batch_tokens(graph) // seq, 1)
     odd = cluster.count // (cluster.count & -cluster.count)
-    return -(-batch // odd) * odd
+    return int(odd * 2 ** max(round(log2(batch / odd)), 0))
 
 
 def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
@@ -108,19 +118,23 @@ def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
         tokens = parse_quantity(text, "tokens", "--tokens")
         return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
     tokens = _TOKENS_PER_PARAMETER * parameters(graph)
-    return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter; change it with --tokens)"
+    return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
 
 
 def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
     """What the constants rest on, where it is less than the device's and the stack's own runs."""
     device = cluster.device
     words = {
-        "family": f"No runs on {device.name} itself were fitted: its efficiencies are those of the {device.family} family.",
-        "class": f"No runs on {device.family} devices were fitted: efficiencies are those of all accelerators, the range is wide.",
+        "family": f"No runs on {device.name} alone were fitted: it has the efficiencies of its family, "
+        f"{device.family}.",
+        "class": f"No runs on {device.name} or its family were fitted: it has the efficiencies of all "
+        "accelerators, and the range is wide.",
     }
     notes = [words[efficiency.basis]] if efficiency.basis in words else []
     if stack.basis != "stack":
-        notes.append(f"No runs of {stack.name} were fitted: it is predicted with the constants of {stack.basis}, the range is wide.")
+        notes.append(
+            f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
+        )
     return tuple(notes)
 
 
@@ -137,9 +151,11 @@ def _fixed(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return fixed
 
 
-def _most(options: argparse.Namespace) -> dict[str, int]:
+def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:
     stated = {name: getattr(options, f"max_{knob}") for knob, name in LIMITED.items()}
-    return {name: _whole(f"--max for {name}", text) for name, text in stated.items() if text}
+    return {"vpp": stack.most_vpp} | {
+        name: _whole(f"--max for {name}", text) for name, text in stated.items() if text
+    }
 
 
 def _whole(thing: str, text: str) -> int:

@@ -52,7 +52,7 @@ class Stack:
     optimizer_bytes: float = 12.0  # per parameter: main weights and two moments
     fp16_gradient_bytes: float = 2.0  # both, in fp16 runs
     reduce_bytes: float = 4.0  # per parameter on the wire of a gradient reduction
-    logits_bytes: float = 6.0  # per logit alive at the peak beside the saved softmax: 16-bit and fp32 copies
+    logits_bytes: float = 10.0  # per logit alive at the peak: 16-bit, fp32 copy, softmax or gradient
     splits_logits: bool = True  # logits stay split over tensor-parallel ranks until the loss
     context_bytes: float = 2.5e9  # driver, libraries, communication buffers
     reports_context: bool = True  # whether its users quote memory with the context (nvidia-smi) or without

@@ -124,9 +124,8 @@ def _saved_bytes(
     block: Block, by_region: dict[Region, dict[str, Array]], machine: Machine
 ) -> dict[str, Array]:
     size = machine.element_bytes
-    total = sum(
-        (bytes_of(t, _tensor_sizes(t, by_region), size) for t in saved_tensors(block)), start=np.zeros(1)
-    )
+    tensors = [t for t in saved_tensors(block) if "vocab" not in t.dims]  # logits are the stack's: Stack.logits_bytes
+    total = sum((bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors), start=np.zeros(1))
     dropped = np.zeros(1)
     if machine.stack.attention == "unfused":
         matrices = sum((_matrix_bytes(op, by_region["attention"], size) for op in block.ops), start=np.zeros(1))
@@ -135,7 +134,7 @@ def _saved_bytes(
         remade = {op.output.name for op in block.ops if op.kind in ("norm", "elementwise") and op.region != "sequence"}
         remade |= {op.output.name for op in block.ops if op.kind == "norm"}
         dropped = sum(
-            (bytes_of(t, _tensor_sizes(t, by_region), size) for t in saved_tensors(block) if t.name in remade),
+            (bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors if t.name in remade),
             start=np.zeros(1),
         )
     return {"saved_bytes": total, "selective_bytes": total - dropped}

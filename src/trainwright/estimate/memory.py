@@ -138,7 +138,7 @@ def _working_bytes(job: Job, strategies: Strategies, layer: Columns) -> Array:
 
 
 def _logits_bytes(job: Job, strategies: Strategies, last: Columns) -> Array:
-    """Logits and their gradient, which live beside the saved softmax at the turn from forward to backward."""
+    """Logits, their copies and their gradient, which live together at the turn from forward to backward."""
     share: float | Array = float(job.graph.sizes.get("vocab", 0)) / float(job.graph.sizes["hidden"])
     share = share / strategies.tp if job.stack.splits_logits else share
     return job.stack.logits_bytes / 2.0 * last["hidden_bytes"] * share

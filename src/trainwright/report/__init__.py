@@ -1,1 +1,1 @@
-""""""
+"""What people read: summaries, sentences, tables, files."""

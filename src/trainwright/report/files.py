@@ -20,7 +20,9 @@ def save_text(path: Path, text: str) -> None:
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise BadInput("file", str(path), f"cannot be written ({error.strerror})", "choose another path") from None
+        raise BadInput(
+            "file", str(path), f"cannot be written ({error.strerror})", "choose another path"
+        ) from None
 
 
 def render_json(value: object) -> str:

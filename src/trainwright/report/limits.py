@@ -25,14 +25,15 @@ _NOTABLE = 0.05  # share of the step from which a cause is named
 
 
 def limits(summary: Summary, roomier_step_s: float | None = None) -> tuple[str, ...]:
-    """Sentences: the largest causes with a remedy, then memory; `roomier_step_s` is the step with 25 % more of it."""
+    """Sentences: the largest causes with a remedy, communication, memory (and the step with 25 % more of it)."""
     shares = sorted(((value / summary.step_s, name) for name, value in summary.time_s.items()), reverse=True)
     named = [(share, name) for share, name in shares if share >= _NOTABLE][:4]
-    sentences = [
-        f"{_CAUSES[name][0][0].upper()}{_CAUSES[name][0][1:]}: {share:.0%} of the step; {_CAUSES[name][1]} would help."
-        for share, name in named
-    ]
+    sentences = [_sentence(share, *_CAUSES[name]) for share, name in named]
     return (*sentences, _exposed(summary), _memory(summary, roomier_step_s))
+
+
+def _sentence(share: float, cause: str, remedy: str) -> str:
+    return f"{cause[0].upper()}{cause[1:]}: {share:.0%} of the step; {remedy} would help."
 
 
 def _exposed(summary: Summary) -> str:
@@ -41,7 +42,8 @@ def _exposed(summary: Summary) -> str:
         return "No communication between devices."
     exposed = summary.exposed_fraction * summary.step_s
     hidden = max(1.0 - exposed / total, 0.0)
-    return f"Exposed communication: {summary.exposed_fraction:.1%} of the step; {hidden:.0%} of all communication is hidden."
+    share = f"Exposed communication: {summary.exposed_fraction:.1%} of the step"
+    return f"{share}; {hidden:.0%} of all communication is hidden."
 
 
 def _memory(summary: Summary, roomier_step_s: float | None) -> str:

@@ -118,7 +118,7 @@ def _budget(tokens_per_s: float, power: float, devices: int, terms: Terms) -> Bu
 
 
 def recomputed_flops(job: Job, strategy: Strategy) -> float:
-    """FLOPs that recomputation adds to a step: a forward of the layers, or of attention only if it is unfused."""
+    """FLOPs that recomputation adds to a step: of a layer's forward, or selectively of unfused attention."""
     batch = int(job.global_batch)
     if strategy.recompute == "none":
         return 0.0

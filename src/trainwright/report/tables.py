@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from textwrap import fill
 from typing import IO
 
 from rich import box
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trainwright.plan.strategy import Strategy
 from trainwright.report.summary import Summary
 from trainwright.report.whatif import WhatIf
 from trainwright.units import render_bytes, render_duration, render_si
@@ -25,9 +27,13 @@ def open_console(file: IO[str] | None = None) -> Console:
 
 def table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> Table:
     """A table whose first `left` columns are text and the rest numbers."""
-    result = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    result = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold"
+    )
     for index, header in enumerate(headers):
-        result.add_column(header, justify="left" if index < left else "right", no_wrap=index >= left, overflow="fold")
+        result.add_column(
+            header, justify="left" if index < left else "right", no_wrap=index >= left, overflow="fold"
+        )
     for row in rows:
         result.add_row(*(Text(cell) for cell in row))
     return result
@@ -36,7 +42,17 @@ def table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], lef
 def plans_table(summaries: Sequence[Summary]) -> Table:
     """The best strategies, one row each."""
     several = len({each.global_batch for each in summaries}) > 1
-    headers = ["#", "strategy", *(["batch"] if several else []), "step", "low–high", "tok/s/dev", "MFU", "HFU", "memory"]
+    headers = [
+        "#",
+        "strategy",
+        *(["batch"] if several else []),
+        "step",
+        "low–high",
+        "tok/s/dev",
+        "MFU",
+        "HFU",
+        "memory",
+    ]
     rows = [
         [
             str(rank),
@@ -54,6 +70,15 @@ def plans_table(summaries: Sequence[Summary]) -> Table:
     return table("", headers, rows, left=2)
 
 
+def front_table(front: Sequence[Summary]) -> Table:
+    """The Pareto front, without points that need less than 2 % fewer bytes than the one before."""
+    shown: list[Summary] = []
+    for each in front:
+        if not shown or each.total_bytes < 0.98 * shown[-1].total_bytes:
+            shown.append(each)
+    return plans_table(shown)
+
+
 def render_range(low_s: float, high_s: float) -> str:
     """Two durations in one unit: `5.1–6.3 s`."""
     high = render_duration(high_s)
@@ -67,33 +92,67 @@ def breakdown_table(summary: Summary) -> Table:
     rows = []
     for name, value in sorted(summary.time_s.items(), key=lambda item: -item[1]):
         whole = summary.communication_s.get(name)
-        if value > 0 or whole:
-            rows.append([name, render_duration(value), f"{value / summary.step_s:.1%}", render_duration(whole) if whole else ""])
+        if value > 1e-6 * summary.step_s or whole:
+            rows.append(
+                [
+                    name,
+                    render_duration(value),
+                    f"{value / summary.step_s:.1%}",
+                    render_duration(whole) if whole else "",
+                ]
+            )
     return table("Time of a step", ["part", "adds", "share", "in all"], rows)
 
 
 def memory_table(summary: Summary) -> Table:
     """What fills the fullest device."""
     parts = sorted(summary.memory_bytes.items(), key=lambda item: -item[1])
-    rows = [[name, render_bytes(value), f"{value / summary.capacity_bytes:.1%}"] for name, value in parts if value > 0]
-    rows.append(["total", render_bytes(summary.total_bytes), f"{summary.total_bytes / summary.capacity_bytes:.1%}"])
+    rows = [
+        [name, render_bytes(value), f"{value / summary.capacity_bytes:.1%}"]
+        for name, value in parts
+        if value > 0
+    ]
+    rows.append(
+        ["total", render_bytes(summary.total_bytes), f"{summary.total_bytes / summary.capacity_bytes:.1%}"]
+    )
     if summary.host_bytes:
         rows.append(["on the host", render_bytes(summary.host_bytes), ""])
     return table("Memory of the fullest device", ["part", "bytes", "of capacity"], rows)
 
 
-def what_if_table(answers: Sequence[WhatIf]) -> Table:
+def what_if_table(answers: Sequence[WhatIf], winner: Strategy) -> Table:
     """How much faster each improvement makes training, and with which plan."""
-    rows = [[f"{each.resource} 25 % better", str(each.strategy), f"{each.faster:+.1%}"] for each in answers]
-    return table("What if", ["", "then the best plan is", "faster"], rows, left=2)
+    rows = [
+        [each.resource, f"{each.faster:+.1%}", "the same" if each.strategy == winner else str(each.strategy)]
+        for each in answers
+    ]
+    result = table("What if 25 % better", ["", "faster", "best plan then"], rows)
+    result.columns[2].justify, result.columns[2].no_wrap = "left", False
+    return result
+
+
+def show(console: Console, *parts: object) -> None:
+    """Print tables and lines; where there is no terminal, without trailing blanks."""
+    if console.is_terminal:
+        console.print(*parts, sep="\n")
+        return
+    with console.capture() as captured:
+        console.print(*parts, sep="\n")
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    console.file.write("\n".join(lines) + "\n")
+
+
+def indented(console: Console, line: str) -> str:
+    """A sentence inside the console's width, with its further lines set in."""
+    return fill(line, width=console.width, initial_indent="  ", subsequent_indent="    ")
 
 
 def headline(summary: Summary) -> tuple[str, ...]:
     """The winner in three lines: speed, the budget, power."""
     budget = summary.budget
     return (
-        f"{render_si(summary.tokens_per_s, 'tokens/s')}, {render_si(summary.tokens_per_s_per_device, 'tokens/s')} per device, "
-        f"MFU {summary.mfu:.1%}, HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
+        f"{render_si(summary.tokens_per_s, 'tokens/s')}, "
+        f"{render_si(summary.tokens_per_s_per_device, 'tokens/s')} per device, MFU {summary.mfu:.1%}, HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
         f"({render_range(summary.low_s, summary.high_s)})",
         f"{render_si(budget.tokens, 'tokens')}: {budget.days:,.3g} days, {budget.dollars:,.0f} $, "
         f"{budget.kwh:,.0f} kWh at {render_si(summary.power_w, 'W')}",

@@ -73,8 +73,10 @@ def what_if(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -
     answers = []
     for resource, change in CHANGES.items():
         after = _per_sequence(change(job), strategies, global_batch)
-        best = int(np.argmin(after))
-        answers.append(WhatIf(resource=resource, faster=float(before / after[best] - 1.0), strategy=strategies[best]))
+        best = int(np.argmin(after)) if after.min() < after[0] * (1.0 - 1e-6) else 0
+        answers.append(
+            WhatIf(resource=resource, faster=float(before / after[best] - 1.0), strategy=strategies[best])
+        )
     return tuple(answers)
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.estimate.step import estimate
-from trainwright.estimate.types import Job
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies, join_strategies
+from trainwright.estimate.types import Estimates, Job
+from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
 from trainwright.search.front import pareto_front
-from trainwright.search.rank import Candidates, best, join_candidates, objective
-from trainwright.search.space import Space, count_strategies, strategy_blocks
+from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
+from trainwright.search.space import Space, count_strategies, layer_count, strategy_blocks
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -105,7 +105,7 @@ def space_of(question: Question, batch: int) -> Space:
 
 
 def lightest(space: Space) -> Space:
-    """The part of a space that is evaluated first: the least recomputation and offloading, no needless gpipe."""
+    """The part of a space that is evaluated first: least recomputation, least offloading, no needless gpipe."""
     fixed = dict(space.fixed)
     fixed["recompute"] = (min(fixed.get("recompute", (0,))),)
     fixed["offload"] = (min(fixed.get("offload", (0,))),)
@@ -115,11 +115,17 @@ def lightest(space: Space) -> Space:
     return replace(space, fixed=fixed)
 
 
-def fits(job: Job, total_bytes: NDArray[np.float64], host_bytes: NDArray[np.float64], room: float = 1.0) -> Flags:
-    """Whether a device, with `room` times its memory, and its share of the host hold so many bytes."""
+def _unbounded(job: Job) -> Job:
+    """The job on devices whose memory has no end: what is then infeasible is so for another reason."""
     own, *others = job.cluster.device.memory
-    host_room = sum(tier.capacity_bytes for tier in others)
-    return np.asarray((total_bytes <= room * own.capacity_bytes) & (host_bytes <= host_room))
+    device = replace(job.cluster.device, memory=(replace(own, capacity_bytes=np.inf), *others))
+    return replace(job, cluster=replace(job.cluster, device=device))
+
+
+def _fit(job: Job, result: Estimates, room: float = 1.0) -> Flags:
+    """Which estimates (of an unbounded job) fit devices that have `room` times the job's memory."""
+    capacity_bytes = job.cluster.device.memory[0].capacity_bytes
+    return np.asarray(result.feasible & (result.total_bytes <= room * capacity_bytes))
 
 
 def _evaluate(
@@ -127,35 +133,29 @@ def _evaluate(
 ) -> tuple[Found, Candidates, Flags]:
     """What was found with these strategies added, all of them as candidates, and which fit."""
     found = found or _nothing(0)
-    result = estimate(job, strategies)
-    count = len(strategies)
+    result = estimate(_unbounded(job), strategies)
     candidates = Candidates(
         strategies=strategies,
-        global_batch=np.broadcast_to(np.int64(job.global_batch), count),
-        score=objective(question.objective)(job, result),
+        global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
+        score=np.where(result.feasible, objective(question.objective)(job, result), np.inf),
         step_s=result.step_s,
         total_bytes=result.total_bytes,
     )
-    fit = fits(job, result.total_bytes, result.host_bytes)
-    roomy = fits(job, result.total_bytes, result.host_bytes, ROOMIER)
-    kept = max(question.top, BENCH)
+    fit, roomy = _fit(job, result), _fit(job, result, ROOMIER)
     good = fit & (candidates.score <= found.bound)
-    least = found.nearest
-    if not len(found.best):
-        least = best(join_candidates([least, candidates.take(_least(result.total_bytes))]), 1)
+    nearest = found.nearest
+    if not len(found.best) and result.feasible.any():
+        least = result.feasible & (result.total_bytes <= result.total_bytes[result.feasible].min())
+        nearest = by_memory(join_candidates([nearest, candidates.take(least)]))
     found = replace(
         found,
-        best=best(join_candidates([found.best, candidates.take(good)]), kept),
+        best=best(join_candidates([found.best, candidates.take(good)]), max(question.top, BENCH)),
         roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
-        nearest=least,
-        evaluated=found.evaluated + count,
+        nearest=nearest,
+        evaluated=found.evaluated + len(strategies),
         feasible=found.feasible + int(fit.sum()),
     )
     return found, candidates, fit
-
-
-def _least(values: NDArray[np.float64]) -> Flags:
-    return np.asarray(values <= values.min())
 
 
 def _fastest(candidates: Candidates, among: Flags) -> Flags:
@@ -167,7 +167,7 @@ def _fastest(candidates: Candidates, among: Flags) -> Flags:
 def _nothing(considered: int) -> Found:
     empty = np.zeros(0)
     none = np.zeros(0, dtype=np.int64)
-    strategies = Strategies(**{name: none for name in Strategies.__dataclass_fields__})
+    strategies = Strategies(**dict.fromkeys(Strategies.__dataclass_fields__, none))
     no = Candidates(strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty)
     return Found(best=no, roomier=no, nearest=no, considered=considered, evaluated=0, feasible=0)
 
@@ -209,9 +209,8 @@ def _included(less: int, more: int) -> bool:
 
 def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
     count = len(strategies)
-    return replace(
-        strategies, **{name: np.broadcast_to(np.asarray(v, dtype=np.int64), count) for name, v in values.items()}
-    )
+    columns = {name: np.broadcast_to(np.asarray(v, dtype=np.int64), count) for name, v in values.items()}
+    return replace(strategies, **columns)
 
 
 def _fewest_layers(question: Question, job: Job, strategies: Strategies, found: Found) -> Found:
@@ -225,8 +224,7 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, found: 
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
-        result = estimate(job, _with(strategies.take(rows), recompute_layers=middle))
-        fit = fits(job, result.total_bytes, result.host_bytes)
+        fit = estimate(job, _with(strategies.take(rows), recompute_layers=middle)).feasible
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
     fewer = np.flatnonzero(high < layers)
@@ -237,8 +235,4 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, found: 
 
 
 def _layers_per_stage(job: Job, strategies: Strategies) -> Ints:
-    layers = sum(s.count for s in job.graph.segments if not s.block.name.endswith(("embedding", "head", "end")))
-    return np.asarray(-(-layers // strategies.pp), dtype=np.int64)
-
-
-__all__ = ["BENCH", "ROOMIER", "Found", "Question", "find_front", "find_plans", "fits", "join_strategies", "space_of"]
+    return np.asarray(-(-layer_count(job.graph) // strategies.pp), dtype=np.int64)

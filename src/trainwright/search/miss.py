@@ -2,29 +2,32 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NoReturn
 
 from trainwright.errors import InfeasiblePlan, TrainwrightError
 from trainwright.plan.strategy import OFFLOADS, RECOMPUTES
 from trainwright.search.find import Found, Question, find_plans
 from trainwright.units import render_bytes
 
-_GROWTH = (2, 4, 8, 16, 32, 64)
+_GROWTH = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # times the devices, tried in turn
 
 
-def raise_nearest_miss(question: Question, found: Found) -> NoReturn:
-    """Raise with the strategy that needs fewest bytes, and remedies that were tried and fit."""
+def nearest_miss(question: Question, found: Found) -> InfeasiblePlan:
+    """The error of a search that found nothing: what needs the fewest bytes, and remedies that were tried."""
     cluster = question.job.cluster
+    if not len(found.nearest):
+        return InfeasiblePlan(
+            f"{question.job.graph.name} on {cluster.count} {cluster.device.name}: each of {found.considered:,} "
+            "strategies leaves a stage empty or offloads more than the host holds; use fewer stages"
+        )
     capacity = cluster.device.memory[0].capacity_bytes
     need = float(found.nearest.total_bytes[0])
-    nearest = f'"{found.nearest.strategies[0]}" needs {render_bytes(need)} on each device, which has {render_bytes(capacity)}'
-    if need <= capacity:
-        nearest = f'"{found.nearest.strategies[0]}" offloads more than the host holds'
+    needs = f"needs {render_bytes(need)} on its fullest device, which has {render_bytes(capacity)}"
     remedies = list(_remedies(question))
     advice = "; ".join(remedies) if remedies else "no single change was found that makes it fit"
-    raise InfeasiblePlan(
+    return InfeasiblePlan(
         f"{question.job.graph.name} does not fit on {cluster.count} {cluster.device.name}: "
-        f"of {found.considered:,} strategies the nearest miss is {nearest}; {advice}"
+        f"of {found.considered:,} strategies the nearest miss, "
+        f'"{found.nearest.strategies[0]}", {needs}; {advice}'
     )
 
 
@@ -60,10 +63,13 @@ def _relaxed(question: Question) -> Iterator[tuple[str, Question]]:
         ("ep", "another ep would fit"),
     ):
         if knob in fixed or knob in most:
-            yield words, replace(
-                question,
-                fixed={name: v for name, v in fixed.items() if name != knob},
-                most={name: v for name, v in most.items() if name != knob},
+            yield (
+                words,
+                replace(
+                    question,
+                    fixed={name: v for name, v in fixed.items() if name != knob},
+                    most={name: v for name, v in most.items() if name != knob},
+                ),
             )
     smallest = min(question.batches)
     if smallest > 1:

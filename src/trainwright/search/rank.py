@@ -1,7 +1,7 @@
 """Candidates in order of an objective, ties broken by their knobs."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def join_candidates(parts: Iterable[Candidates]) -> Candidates:
 
 
 def best(candidates: Candidates, count: int) -> Candidates:
-    """The `count` best in order: by score, then time, then each knob; the order they came in does not matter."""
+    """The `count` best in order: by score, then time, then each knob, however they were ordered before."""
     if len(candidates) > 4 * count:
         limit = np.partition(candidates.score, count - 1)[count - 1]
         candidates = candidates.take(candidates.score <= limit * (1.0 + 10.0 ** (1 - _DIGITS)))
@@ -62,8 +62,14 @@ def best(candidates: Candidates, count: int) -> Candidates:
     return candidates.take(np.lexsort(keys[::-1])[:count])
 
 
+def by_memory(candidates: Candidates) -> Candidates:
+    """The one that needs the fewest bytes, ties broken as ever."""
+    return best(replace(candidates, score=candidates.total_bytes), 1)
+
+
 def _rounded(values: Array) -> Array:
     """Values to so many significant digits."""
+    values = np.minimum(values, 1e300)
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-300))))
     return np.asarray(np.round(values * scale) / scale)
 

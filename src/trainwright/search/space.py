@@ -134,11 +134,13 @@ def _degrees(space: Space) -> Iterator[tuple[int, int, int, int]]:
     tps = [t for t in divisors if _splits_tensor(sizes, t)]
     cps = [c for c in divisors if c == 1 or space.seq % (2 * c) == 0]
     pps = [p for p in divisors if p <= layers]
-    for tp, cp, pp in product(_allowed(space, "tp", tps), _allowed(space, "cp", cps), _allowed(space, "pp", pps)):
+    choices = (_allowed(space, knob, each) for knob, each in (("tp", tps), ("cp", cps), ("pp", pps)))
+    for tp, cp, pp in product(*choices):
         if space.devices % (tp * cp * pp):
             continue
         for dp in _allowed(space, "dp", [space.devices // (tp * cp * pp)]):
-            if dp * tp * cp * pp == space.devices and (space.global_batch % dp == 0 or not space.check_divisors):
+            divides = space.global_batch % dp == 0 or not space.check_divisors
+            if dp * tp * cp * pp == space.devices and divides:
                 yield tp, cp, pp, dp
 
 
@@ -148,7 +150,7 @@ def _splits_tensor(sizes: Mapping[str, int], tp: int) -> bool:
 
 
 def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
-    """The axes whose product is every strategy of one set of degrees; knobs that depend on one another share one."""
+    """The axes whose product is every strategy of one set of degrees; knobs that go together share one."""
     per_replica = max(space.global_batch // dp, 1)
     return {
         ("dp", "tp", "cp", "pp"): [(dp, tp, cp, pp)],
@@ -191,10 +193,12 @@ def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
     if pp == 1:
         return [(SCHEDULES.index("1f1b"), 1)]
     layers = layer_count(space.graph)
-    chunks = [v for v in range(2, layers + 1) if pp * v <= layers + 2 and (layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0)]
+    most = (layers + 2) // pp
+    chunks = [v for v in range(2, most + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
     vpps = _allowed(space, "vpp", [1, *chunks])
+    interleaved = SCHEDULES.index("interleaved")
     plain = [SCHEDULES.index(name) for name in ("gpipe", "1f1b", "zb")]
-    every = [(s, 1) for s in plain if 1 in vpps] + [(SCHEDULES.index("interleaved"), v) for v in vpps if v > 1]
+    every = [(s, 1) for s in plain if 1 in vpps] + [(interleaved, v) for v in vpps if v > 1]
     allowed = _allowed(space, "schedule", list(range(len(SCHEDULES))))
     return [(s, v) for s, v in every if s in allowed]
 
@@ -208,12 +212,13 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
     splits = []
     for etp in _allowed(space, "etp", [e for e in _divisors(tp) if width % e == 0]):
         ranks = tp * cp * dp // etp
-        splits += [(ep, etp) for ep in _allowed(space, "ep", [e for e in _divisors(ranks) if experts % e == 0])]
+        degrees = [e for e in _divisors(ranks) if experts % e == 0]
+        splits += [(ep, etp) for ep in _allowed(space, "ep", degrees)]
     return splits
 
 
 def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
-    """(zero, shard): stages 0 to 3, stage 3 also within smaller groups; gradients stay whole across a pipeline."""
+    """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline."""
     ranks = dp * cp
     zeros = [0] if ranks == 1 else [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
     zeros = _allowed(space, "zero", zeros)

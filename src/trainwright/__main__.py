@@ -1,5 +1,0 @@
-"""`python -m trainwright`."""
-
-from trainwright.cli.main import main
-
-raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""`trainwright validate`: predicted beside measured for a table of real runs."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from trainwright.cost.load import Constants
+    from trainwright.validate.compare import Errors
+    from trainwright.validate.dataset import Dataset, Predictions
+
+
+class _Advance(Protocol):
+    def __call__(self, rows: int) -> None: ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "table", metavar="RUNS.csv", help="one run per row; see docs/validation.md for the columns"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the rows with predictions as CSV")
+    parser.add_argument("--json", action="store_true", help="the errors as JSON on standard output")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict every row, write them, show the errors."""
+    from trainwright.cost.load import load_constants
+    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.validate.compare import ADDED, BY, errors_by, half_widths, predicted_rows, unreadable
+    from trainwright.validate.dataset import build_dataset, load_rows
+
+    constants = load_constants()
+    rows = load_rows(Path(options.table))
+    dataset = build_dataset(rows, constants.stack)
+    predictions = _predict(dataset, constants)
+    widths = half_widths(dataset, constants)
+    if options.out:
+        columns = [name for name in rows[0] if name is not None and name not in ADDED]
+        save_text(
+            Path(options.out), render_csv([*columns, *ADDED], predicted_rows(dataset, predictions, widths))
+        )
+    errors = {column: errors_by(dataset, predictions, widths, column) for column in BY}
+    if options.json:
+        print(
+            render_json({"rows": len(rows), "errors": errors, "not_predicted": unreadable(dataset)}), end=""
+        )
+    else:
+        _show(dataset, errors)
+    return 0
+
+
+def _predict(dataset: "Dataset", constants: "Constants") -> "Predictions":
+    """Predictions group by group, so that progress can be shown."""
+    import numpy as np
+
+    from trainwright.validate.dataset import Predictions, predict
+
+    count = len(dataset.rows)
+    step, memory, fits = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, dtype=bool)
+    with _progress(count) as advance:
+        for index, group in enumerate(dataset.groups):
+            part = predict(dataset, constants.stack, constants.efficiency, [index])
+            at = list(group.indices)
+            step[at], memory[at], fits[at] = part.step_s[at], part.memory_bytes[at], part.fits[at]
+            advance(len(at))
+    return Predictions(step_s=step, memory_bytes=memory, fits=fits)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Advance]:
+    """A bar on standard error if that is a terminal; one line at the end if not."""
+    import sys
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("rows", total=total)
+        yield lambda rows: bar.advance(task, rows)
+    if not console.is_terminal:
+        print(f"trainwright: predicted {total} rows", file=sys.stderr)
+
+
+def _show(dataset: "Dataset", errors: "Mapping[str, Sequence[Errors]]") -> None:
+    from trainwright.report import tables
+    from trainwright.validate.compare import render_errors, unreadable
+
+    console = tables.open_console()
+    headers = ("", "rows", "timed", "median", "mean", "bias", "in range", "memory", "fits right")
+    for column, groups in errors.items():
+        rows = [render_errors(each) for each in groups]
+        tables.show(console, tables.table(f"Errors of step time per {column}", headers, rows))
+    for reason, count in list(unreadable(dataset).items())[:10]:
+        tables.show(console, f"{count} rows not predicted: {reason}")

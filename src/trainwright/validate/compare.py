@@ -1,0 +1,133 @@
+"""Predictions beside measurements: errors by source, hardware and software."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cost.load import Constants
+from trainwright.validate.dataset import Dataset, Predictions, measured, stack_name
+
+Array = NDArray[np.float64]
+ADDED = (
+    "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gib", "fits", "error",
+)  # fmt: skip
+BY = ("source", "hardware", "framework")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """How far predictions are off in one group of rows; not a number where nothing was measured."""
+
+    name: str
+    rows: int
+    timed: int
+    median: float
+    mean: float
+    bias: float  # median of predicted over measured, minus one
+    inside: float  # share of measurements inside the predicted range
+    memory_median: float
+    fits_right: float  # share of rows whose outcome (ran, or ran out of memory) is predicted
+
+
+def half_widths(dataset: Dataset, constants: Constants) -> Array:
+    """Half the width of each row's range, of the logarithm of its step time."""
+    widths = [
+        constants.half_width(constants.efficiency(case.cluster.device), constants.stack(stack_name(case)))
+        if case
+        else np.nan
+        for case in dataset.cases
+    ]
+    return np.array(widths, dtype=float)
+
+
+def predicted_rows(dataset: Dataset, predictions: Predictions, widths: Array) -> list[dict[str, object]]:
+    """The rows with what was predicted for them; a row that could not be read says why."""
+    result: list[dict[str, object]] = []
+    for index, row in enumerate(dataset.rows):
+        own: dict[str, object] = {name: value for name, value in row.items() if name is not None}
+        step = float(predictions.step_s[index])
+        if dataset.reasons[index] or not np.isfinite(step):
+            blank = dict.fromkeys(ADDED, "")
+            result.append(own | blank | {"error": dataset.reasons[index] or "no strategy could be evaluated"})
+            continue
+        factor = float(np.exp(widths[index]))
+        result.append(
+            own
+            | {
+                "predicted_step_time_s": f"{step:.6g}",
+                "predicted_low_s": f"{step / factor:.6g}",
+                "predicted_high_s": f"{step * factor:.6g}",
+                "predicted_memory_gib": f"{predictions.memory_bytes[index] / 2**30:.5g}",
+                "fits": int(predictions.fits[index]),
+                "error": "",
+            }
+        )
+    return result
+
+
+def errors_by(dataset: Dataset, predictions: Predictions, widths: Array, column: str) -> tuple[Errors, ...]:
+    """Errors of the rows that share a value of a column, and of all."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(dataset.rows):
+        groups[(row.get(column) or "").strip() or "not stated"].append(index)
+    listed = [
+        _errors(name, indices, dataset, predictions, widths) for name, indices in sorted(groups.items())
+    ]
+    return (*listed, _errors("all", range(len(dataset.rows)), dataset, predictions, widths))
+
+
+def _errors(
+    name: str, indices: Sequence[int], dataset: Dataset, predictions: Predictions, widths: Array
+) -> Errors:
+    at = np.array(indices)
+    truth = measured(dataset)
+    ratio = (predictions.step_s / truth["step_s"])[at]
+    timed = np.isfinite(ratio)
+    ratio = ratio[timed]
+    inside = np.abs(np.log(ratio)) <= widths[at][timed]
+    memory = np.abs(predictions.memory_bytes / truth["memory_bytes"] - 1.0)[at]
+    ran, known = _outcomes(dataset)
+    read = known[at] & np.isfinite(predictions.step_s[at])
+    right = (predictions.fits == ran)[at][read]
+    return Errors(
+        name=name,
+        rows=len(at),
+        timed=int(timed.sum()),
+        median=_of(np.median, np.abs(ratio - 1.0)),
+        mean=_of(np.mean, np.abs(ratio - 1.0)),
+        bias=_of(np.median, ratio) - 1.0,
+        inside=_of(np.mean, inside.astype(float)),
+        memory_median=_of(np.median, memory[np.isfinite(memory)]),
+        fits_right=_of(np.mean, right.astype(float)),
+    )
+
+
+def _of(function: object, values: Array) -> float:
+    return float(function(values)) if len(values) else float("nan")  # type: ignore[operator]
+
+
+def _outcomes(dataset: Dataset) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows ran, and of which that is known: something was measured, or the table tells the outcome."""
+    truth = measured(dataset)
+    ran = np.isfinite(truth["step_s"]) | np.isfinite(truth["memory_bytes"])
+    failed = np.array(["oom" in (row.get("outcome") or "").lower() for row in dataset.rows])
+    return ran & ~failed, ran | failed
+
+
+def render_errors(errors: Errors) -> Sequence[str]:
+    """One row of a table of errors."""
+    shares = (errors.median, errors.mean, errors.bias, errors.inside, errors.memory_median, errors.fits_right)
+    cells = ("" if np.isnan(share) else f"{share:.1%}" for share in shares)
+    return (errors.name, str(errors.rows), str(errors.timed), *cells)
+
+
+def unreadable(dataset: Dataset) -> Mapping[str, int]:
+    """Reasons why rows could not be predicted, and how many share each."""
+    counts: dict[str, int] = defaultdict(int)
+    for reason in dataset.reasons:
+        if reason:
+            counts[reason] += 1
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
