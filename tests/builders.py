@@ -22,8 +22,9 @@ def round_device(**changes: Any) -> Device:
         MemoryTier(name="host", capacity_bytes=1e12, bytes_per_s=10e9),
     )
     values: dict[str, Any] = {
-        "name": "round", "family": "round", "peak_flops_per_s": {"fp32": 50e12, "bf16": 100e12, "fp8": 200e12},
-        "memory": tiers, "buffer_bytes": 40e6, "compute_units": 100, "idle_w": 50.0, "peak_w": 500.0,
+        "name": "round", "family": "round", "memory": tiers,
+        "peak_flops_per_s": {"fp32": 50e12, "bf16": 100e12, "fp8": 200e12},
+        "buffer_bytes": 40e6, "compute_units": 100, "idle_w": 50.0, "peak_w": 500.0,
         "price_per_hour": 2.0, "network": "round", "source": "test",
     }  # fmt: skip
     return Device(**(values | changes))
@@ -51,12 +52,13 @@ def perfect(**changes: float) -> Efficiency:
 
 def free_stack(**changes: Any) -> Stack:
     """Software without overheads, overlap or memory of its own, however many such constants a stack has."""
-    none = {
+    others = ("interference", "context_bytes", "fragmentation", "workspace", "logits_bytes")
+    values: dict[str, Any] = {
         field.name: 0.0
         for field in fields(Stack)
-        if field.name.endswith(("_s", "_overlap")) or field.name in ("interference", "context_bytes", "fragmentation", "workspace")
-    }  # fmt: skip
-    return Stack(**({"name": "free", **none, "logits_bytes": 0.0} | changes))
+        if field.name.endswith(("_s", "_overlap")) or field.name in others
+    }
+    return Stack(**(values | {"name": "free"} | changes))
 
 
 def gpt(layers: int = 8, hidden: int = 1024, heads: int = 8, vocab: int = 8192, **changes: Any) -> Graph:

@@ -1,4 +1,4 @@
-"""The house rules of the package: layers, cycles, where torch and slow imports may appear, names, docstrings."""
+"""The rules of the house: layers, cycles, where torch and slow imports may appear, names, docstrings."""
 
 import ast
 import subprocess
@@ -35,7 +35,8 @@ def module_name(path: Path) -> str:
 
 
 TREES: Mapping[str, ast.Module] = {
-    module_name(path): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sorted(ROOT.rglob("*.py"))
+    module_name(path): ast.parse(path.read_text(encoding="utf-8"), str(path))
+    for path in sorted(ROOT.rglob("*.py"))
 }
 PACKAGES = {module_name(path) for path in ROOT.rglob("__init__.py")}
 MODULES = sorted(TREES)
@@ -122,7 +123,7 @@ def test_no_module_is_named_after_nothing(module: str) -> None:
 def test_the_command_line_starts_without_numpy_and_rich() -> None:
     loaded = (
         "import sys, trainwright.cli.main; "
-        "print(*sorted({name.partition('.')[0] for name in sys.modules} & {'numpy', 'scipy', 'rich', 'torch'}))"
+        "print(*{name.partition('.')[0] for name in sys.modules} & {'numpy', 'scipy', 'rich', 'torch'})"
     )
     result = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=False, cwd=ROOT.parent

@@ -16,7 +16,16 @@ from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, Strategi
 from trainwright.search.space import Space, legal_strategies
 
 # Even and odd layer counts, tied and untied, grouped queries, experts, latent attention, an encoder-decoder.
-MODELS = ("gpt2-xl", "llama3-8b", "mistral-7b", "llama3-405b", "mixtral-8x7b", "deepseek-v2-lite", "qwen2.5-0.5b", "t5-3b")
+MODELS = (
+    "gpt2-xl",
+    "llama3-8b",
+    "mistral-7b",
+    "llama3-405b",
+    "mixtral-8x7b",
+    "deepseek-v2-lite",
+    "qwen2.5-0.5b",
+    "t5-3b",
+)
 CLUSTERS = ("h100:16", "a100-40gb:64", "v100-16gb:8", "gb200:144", "tpu-v4:32", "h100:48@aws-p5", "mi300x:24")
 BATCHES = (48, 96, 192, 1024)
 # Knobs that are legal with all others, and the values that are drawn for them.
@@ -46,9 +55,14 @@ def legal(model: str, cluster: str, global_batch: int) -> Strategies:
     """Every legal combination of the knobs that constrain each other."""
     where = load_cluster(cluster)
     space = Space(
-        graph=graph_of(model), devices=where.count, node_size=where.node_size, seq=2048, global_batch=global_batch,
-        fixed={knob: (values[0],) for knob, values in FREE.items()}, most={"micro_batch": 8, "vpp": 8}, check_divisors=True,
-    )  # fmt: skip
+        graph=graph_of(model),
+        devices=where.count,
+        node_size=where.node_size,
+        seq=2048,
+        global_batch=global_batch,
+        fixed={knob: (values[0],) for knob, values in FREE.items()},
+        most={"micro_batch": 8, "vpp": 8},
+    )
     return legal_strategies(space)
 
 
@@ -79,7 +93,11 @@ STACKS = st.builds(
 @st.composite
 def questions(draw: st.DrawFn, count: int = 8) -> Question:
     """A job, with up to `count` of its legal strategies."""
-    model, cluster, batch = draw(st.sampled_from(MODELS)), draw(st.sampled_from(CLUSTERS)), draw(st.sampled_from(BATCHES))
+    model, cluster, batch = (
+        draw(st.sampled_from(MODELS)),
+        draw(st.sampled_from(CLUSTERS)),
+        draw(st.sampled_from(BATCHES)),
+    )
     every = legal(model, cluster, batch)
     # Fractions, so that a failing example shrinks towards the first strategies, which are the plainest.
     places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=count))
@@ -99,7 +117,11 @@ def questions(draw: st.DrawFn, count: int = 8) -> Question:
 def with_links(job: Job, inner: float = 1.0, outer: float = 1.0, latency: float = 1.0) -> Job:
     """The job on a network whose bandwidths and latencies are multiplied."""
     levels = tuple(
-        replace(level, bytes_per_s=level.bytes_per_s * (outer if index else inner), latency_s=level.latency_s * latency)
+        replace(
+            level,
+            bytes_per_s=level.bytes_per_s * (outer if index else inner),
+            latency_s=level.latency_s * latency,
+        )
         for index, level in enumerate(job.cluster.network.levels)
     )
     network = replace(job.cluster.network, levels=levels)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.laws.draws import Question, questions, with_links
 from trainwright.estimate.step import estimate
@@ -23,9 +24,11 @@ def never_slower(faster: Job, question: Question) -> None:
     assert not len(worse), f"{question.strategies[int(worse[0])]}: {before[worse[0]]} -> {after[worse[0]]} s"
 
 
-def columns(result: Estimates) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def columns(result: Estimates) -> dict[str, NDArray[np.float64]]:
     """Every array of an estimate, by name."""
-    arrays = {name: getattr(result, name) for name in ("step_s", "total_bytes", "host_bytes", "hardware_flops")}
+    arrays = {
+        name: getattr(result, name) for name in ("step_s", "total_bytes", "host_bytes", "hardware_flops")
+    }
     for group in ("time_s", "communication_s", "memory_bytes"):
         arrays |= {f"{group}.{name}": each for name, each in getattr(result, group).items()}
     return arrays
@@ -65,7 +68,9 @@ def test_a_lower_latency_never_slows_a_step(question: Question, factor: float) -
 @given(questions())
 def test_twice_the_batch_never_takes_less_time(question: Question) -> None:
     once = estimate(question.job, question.strategies).step_s
-    twice = estimate(replace(question.job, global_batch=2 * int(question.job.global_batch)), question.strategies).step_s
+    twice = estimate(
+        replace(question.job, global_batch=2 * int(question.job.global_batch)), question.strategies
+    ).step_s
     assert (twice >= once).all()
 
 
@@ -77,7 +82,9 @@ def test_overlap_never_slows_a_step_without_interference(question: Question) -> 
 
 
 @given(questions(), st.integers(0, 1))
-def test_sharding_more_of_the_state_never_raises_the_memory_of_the_fullest_device(question: Question, zero: int) -> None:
+def test_sharding_more_of_the_state_never_raises_the_memory_of_the_fullest_device(
+    question: Question, zero: int
+) -> None:
     low, high = (estimate(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
     assert (high.total_bytes <= low.total_bytes * (1 + 1e-9)).all()
 
@@ -135,8 +142,11 @@ def test_a_legal_strategy_is_read_as_it_is_written(question: Question) -> None:
 def test_joining_what_was_taken_apart_changes_nothing(question: Question) -> None:
     parts = [question.strategies.take(slice(i, i + 1)) for i in range(len(question.strategies))]
     joined = join_strategies(parts)
-    assert all(np.array_equal(getattr(joined, f.name), getattr(question.strategies, f.name)) for f in fields(Strategies))
+    assert all(
+        np.array_equal(getattr(joined, f.name), getattr(question.strategies, f.name))
+        for f in fields(Strategies)
+    )
 
 
 def _with(strategies: Strategies, knob: str, value: int) -> Strategies:
-    return replace(strategies, **{knob: np.full(len(strategies), value, dtype=np.int64)})  # type: ignore[arg-type]
+    return replace(strategies, **{knob: np.full(len(strategies), value, dtype=np.int64)})

@@ -34,7 +34,9 @@ def test_a_quantity_is_read_in_its_base_unit(text: str, unit: str, value: float)
 
 def test_gigabytes_and_gibibytes_differ_by_seven_percent() -> None:
     # 2^30 / 10^9 = 1.0737
-    assert parse_quantity("1 GiB", "bytes") / parse_quantity("1 GB", "bytes") == pytest.approx(1.0737, abs=1e-4)
+    assert parse_quantity("1 GiB", "bytes") / parse_quantity("1 GB", "bytes") == pytest.approx(
+        1.0737, abs=1e-4
+    )
 
 
 def test_a_bare_number_is_refused_and_an_example_given() -> None:
@@ -76,7 +78,14 @@ def test_numbers_are_written_with_three_digits_and_a_prefix(value: float, unit: 
 
 @pytest.mark.parametrize(
     ("value_s", "text"),
-    [(5e-6, "5 us"), (0.25, "250 ms"), (61.0, "61 s"), (600.0, "10 min"), (36000.0, "10 h"), (864000.0, "10 days")],
+    [
+        (5e-6, "5 us"),
+        (0.25, "250 ms"),
+        (61.0, "61 s"),
+        (600.0, "10 min"),
+        (36000.0, "10 h"),
+        (864000.0, "10 days"),
+    ],
 )
 def test_durations_are_written_as_people_say_them(value_s: float, text: str) -> None:
     assert render_duration(value_s) == text

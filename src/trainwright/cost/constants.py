@@ -43,7 +43,11 @@ class Stack:
     send_s: float = 20e-6  # host time around one send to the next stage and its receive
     tp_overlap: float = 0.3  # share of backward tensor-parallel communication that hides behind weight gradients
     tp_forward_overlap: float = 0.0  # share of the forward one that hides behind pieces of its own products
-    dp_overlap: float = 0.8
+    dp_overlap: float = 0.8  # share of gradient reductions (and of ZeRO-3 gathers) that may hide behind compute
+    zero_overlap: float = 0.5  # the same for the reductions and gathers of ZeRO-1 and 2
+    zero_layer_s: float = 0.0  # per layer and step of ZeRO-1 and 2: many small collectives instead of one
+    outer_share: float = 1.0  # of the outer links' achieved bandwidth that its collectives reach
+    outer_extra_s: float = 0.0  # latency per hop on outer links beyond the device's
     pp_overlap: float = 0.0
     ep_overlap: float = 0.0
     cp_overlap: float = 0.7

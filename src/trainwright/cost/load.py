@@ -38,7 +38,7 @@ class Constants:
         return Efficiency()
 
     def stack(self, name: str) -> Stack:
-        """The stack of this name, else with its kin's constants, else with the generic ones, as `basis` says."""
+        """The stack of this name, else with its kin's or the generic constants, as `basis` says."""
         if name in self.stacks:
             return self.stacks[name]
         kin = stack_entries()[name].constants if name in stack_entries() else ""

@@ -1,18 +1,20 @@
 """The cluster's levels as collectives see them."""
 
-from trainwright.cluster.types import Cluster
 from trainwright.cost.collective import Link
-from trainwright.cost.constants import Efficiency
+from trainwright.estimate.types import Job
 
 
-def links(cluster: Cluster, efficiency: Efficiency) -> tuple[Link, ...]:
+def links(job: Job) -> tuple[Link, ...]:
     """Achieved bandwidth and latency of each level, inner to outer."""
+    cluster, efficiency, stack = job.cluster, job.efficiency, job.stack
     result: list[Link] = []
     inside = 1
     for index, level in enumerate(cluster.levels or cluster.network.levels[:1]):
         inside *= max(level.size, 1)
-        share = efficiency.inner_link if index == 0 else efficiency.outer_link
-        software_s = efficiency.inner_latency_s if index == 0 else efficiency.outer_latency_s
+        share, software_s = efficiency.inner_link, efficiency.inner_latency_s
+        if index > 0:
+            share = efficiency.outer_link * stack.outer_share
+            software_s = efficiency.outer_latency_s + stack.outer_extra_s
         result.append(
             Link(
                 inside=inside,

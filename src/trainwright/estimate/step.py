@@ -24,7 +24,7 @@ _CHUNK = 1 << 15  # strategies evaluated together: their arrays stay in cache
 def estimate(job: Job, strategies: Strategies) -> Estimates:
     """Step time and memory of every strategy."""
     shapes, where = distinct_shapes(strategies)
-    links = network_links(job.cluster, job.efficiency)
+    links = network_links(job)
     layers, layer, first, last = model_parts(job, links, shapes)
     chunks = [
         _estimate_chunk(
@@ -218,8 +218,11 @@ def _data_parallel_s(context: _Context, stages: Stages, layer: _Layer) -> tuple[
     if expert.any():
         total = total + _reduce_s(context, expert, np.maximum(ranks * tp / ep, 1.0), ep)
     total = np.where(strategies.zero == 3, _replica_reduce_s(context, dense + expert), total)
+    sharded = (strategies.zero == 1) | (strategies.zero == 2)
+    total = total + np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
     room = stages.middle * layer.backward_s
-    hidden = np.minimum(total * stack.dp_overlap * strategies.overlap, room)
+    share = np.where(sharded, stack.zero_overlap, stack.dp_overlap)
+    hidden = np.minimum(total * share * strategies.overlap, room)
     return total - hidden + stack.interference * hidden, total
 
 

@@ -25,7 +25,7 @@ _NOTABLE = 0.05  # share of the step from which a cause is named
 
 
 def limits(summary: Summary, roomier_step_s: float | None = None) -> tuple[str, ...]:
-    """Sentences: the largest causes with a remedy, communication, memory (and the step with 25 % more of it)."""
+    """Sentences: the largest causes with a remedy, communication, memory (given the step with more of it)."""
     shares = sorted(((value / summary.step_s, name) for name, value in summary.time_s.items()), reverse=True)
     named = [(share, name) for share, name in shares if share >= _NOTABLE][:4]
     sentences = [_sentence(share, *_CAUSES[name]) for share, name in named]

@@ -148,12 +148,13 @@ def indented(console: Console, line: str) -> str:
 
 
 def headline(summary: Summary) -> tuple[str, ...]:
-    """The winner in three lines: speed, the budget, power."""
+    """The winner in two lines: speed and utilisation; what the token budget takes."""
     budget = summary.budget
+    per_device = render_si(summary.tokens_per_s_per_device, "tokens/s")
     return (
-        f"{render_si(summary.tokens_per_s, 'tokens/s')}, "
-        f"{render_si(summary.tokens_per_s_per_device, 'tokens/s')} per device, MFU {summary.mfu:.1%}, HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
+        f"{render_si(summary.tokens_per_s, 'tokens/s')}, {per_device} per device, MFU {summary.mfu:.1%}, "
+        f"HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
         f"({render_range(summary.low_s, summary.high_s)})",
-        f"{render_si(budget.tokens, 'tokens')}: {budget.days:,.3g} days, {budget.dollars:,.0f} $, "
+        f"{render_si(budget.tokens, 'tokens')}: {budget.days:,.1f} days, {budget.dollars:,.0f} $, "
         f"{budget.kwh:,.0f} kWh at {render_si(summary.power_w, 'W')}",
     )

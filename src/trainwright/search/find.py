@@ -105,7 +105,7 @@ def space_of(question: Question, batch: int) -> Space:
 
 
 def lightest(space: Space) -> Space:
-    """The part of a space that is evaluated first: least recomputation, least offloading, no needless gpipe."""
+    """The part of a space that is evaluated first: least recomputation and offloading, no needless gpipe."""
     fixed = dict(space.fixed)
     fixed["recompute"] = (min(fixed.get("recompute", (0,))),)
     fixed["offload"] = (min(fixed.get("offload", (0,))),)

@@ -12,12 +12,13 @@ _GROWTH = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # times the devices, tried in tur
 
 
 def nearest_miss(question: Question, found: Found) -> InfeasiblePlan:
-    """The error of a search that found nothing: what needs the fewest bytes, and remedies that were tried."""
+    """The error of a search that found nothing: what needs the fewest bytes, and remedies that fit."""
     cluster = question.job.cluster
     if not len(found.nearest):
         return InfeasiblePlan(
-            f"{question.job.graph.name} on {cluster.count} {cluster.device.name}: each of {found.considered:,} "
-            "strategies leaves a stage empty or offloads more than the host holds; use fewer stages"
+            f"{question.job.graph.name} on {cluster.count} {cluster.device.name}: each of "
+            f"{found.considered:,} strategies leaves a stage empty or offloads more than the host holds; "
+            "use fewer stages"
         )
     capacity = cluster.device.memory[0].capacity_bytes
     need = float(found.nearest.total_bytes[0])

@@ -75,21 +75,21 @@ def legal_strategies(space: Space) -> Strategies:
 
 def strategy_blocks(space: Space, size: int = 1 << 17) -> Iterator[Strategies]:
     """Every legal strategy, in blocks of about `size`, so that a space of any size takes bounded memory."""
-    pending: list[Strategies] = []
+    pending: list[Grid] = []
     count = 0
     for grid in _grids(space):
-        pending.append(_strategies(grid))
-        count += len(pending[-1])
+        pending.append(grid)
+        count += _size(grid)
         if count >= size:
-            yield join_strategies(pending)
+            yield _strategies(pending)
             pending, count = [], 0
     if pending:
-        yield join_strategies(pending)
+        yield _strategies(pending)
 
 
 def count_strategies(space: Space) -> int:
     """The number of legal strategies, without building them."""
-    return sum(prod(len(values) for values in grid.values()) for grid in _grids(space))
+    return sum(map(_size, _grids(space)))
 
 
 def _grids(space: Space) -> Iterator[Grid]:
@@ -175,16 +175,23 @@ def _single(space: Space, knob: str, values: Sequence[int], *, open_ended: bool 
     return [(value,) for value in _allowed(space, knob, values)]
 
 
-def _strategies(grid: Grid) -> Strategies:
-    """The product of the axes, the last one fastest."""
-    lengths = [len(values) for values in grid.values()]
-    columns: dict[str, Ints] = {}
-    inner, total = prod(lengths), prod(lengths)
-    for names, values in grid.items():
-        inner //= len(values)
-        outer = total // (inner * len(values))
-        for name, column in zip(names, zip(*values, strict=True), strict=True):
-            columns[name] = np.tile(np.repeat(np.array(column, dtype=np.int64), inner), outer)
+def _size(grid: Grid) -> int:
+    return prod(len(values) for values in grid.values())
+
+
+def _strategies(grids: Sequence[Grid]) -> Strategies:
+    """The products of the axes of each grid, the last axis fastest, one grid after another."""
+    total = sum(map(_size, grids))
+    columns = {name: np.empty(total, dtype=np.int64) for names in grids[0] for name in names}
+    start = 0
+    for grid in grids:
+        count = inner = _size(grid)
+        for names, values in grid.items():
+            inner //= len(values)
+            for name, each in zip(names, zip(*values, strict=True), strict=True):
+                part = columns[name][start : start + count].reshape(-1, len(values), inner)
+                part[...] = np.array(each)[:, None]
+        start += count
     return Strategies(**columns)
 
 

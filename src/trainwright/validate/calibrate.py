@@ -20,10 +20,11 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
     "memory": 0.1, "inner_link": 0.1, "outer_link": 0.15, "inner_latency_s": 0.5, "outer_latency_s": 0.5,
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
-    "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0, "tp_overlap": 0.3, "dp_overlap": 0.3,
+    "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0, "tp_overlap": 0.3, "dp_overlap": 0.3, "zero_overlap": 0.3,
     "pp_overlap": 0.3, "ep_overlap": 0.3, "cp_overlap": 0.3, "interference": 0.1,
 }  # fmt: skip
-SHARES = ("tp_overlap", "tp_forward_overlap", "dp_overlap", "pp_overlap", "ep_overlap", "cp_overlap", "interference")
+OPTIONAL = ("pipeline_tp_s", "pipeline_stall_s", "zero_layer_s", "outer_extra_s")  # fitted where a prior is set
+SHARES = ("zero_overlap", "tp_overlap", "tp_forward_overlap", "dp_overlap", "pp_overlap", "ep_overlap", "cp_overlap", "interference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,9 @@ def parameters_of(dataset: Dataset, prior: Constants, rows: NDArray[np.bool_]) -
     for kind, unit in used:
         table = EFFICIENCY_SPREAD if kind == "efficiency" else STACK_SPREAD
         holder = prior.efficiencies[unit] if kind == "efficiency" else prior.stacks[unit]
-        extra = {name: 0.7 for name in ("pipeline_tp_s", "pipeline_stall_s") if getattr(holder, name, 0.0) > 0}
+        extra = {name: 0.7 for name in OPTIONAL if getattr(holder, name, 0.0) > 0}
+        if getattr(holder, "outer_share", 1.0) < 1.0:
+            extra["outer_share"] = 0.3
         for field, spread in (table | extra).items():
             result.append(Parameter(kind=kind, unit=unit, field=field, prior=getattr(holder, field), spread=spread))
     return tuple(result)

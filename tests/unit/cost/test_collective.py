@@ -98,6 +98,7 @@ def test_groups_are_independent_of_their_neighbours() -> None:
     sizes, strides = floats(1, 2, 8, 16, 32), floats(1, 8, 1, 2, 1)
     together = all_reduce_s(LINKS, span(LINKS, sizes, strides), floats(1e9))
     alone = [
-        all_reduce_s(LINKS, span(LINKS, floats(n), floats(d)), GB)[0] for n, d in zip(sizes, strides, strict=True)
+        all_reduce_s(LINKS, span(LINKS, floats(n), floats(d)), GB)[0]
+        for n, d in zip(sizes, strides, strict=True)
     ]
     assert np.array_equal(together, alone)

@@ -12,7 +12,10 @@ from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import Strategy, stack_strategies
 
-MIXED = {"gradient_bytes": 2.0, "optimizer_bytes": 12.0}  # with 2 of weights: 16 bytes per parameter
+MIXED: dict[str, Any] = {
+    "gradient_bytes": 2.0,
+    "optimizer_bytes": 12.0,
+}  # with 2 of weights: 16 bytes per parameter
 
 
 def memory(graph: Graph, strategy: Strategy, global_batch: int = 64, **stack: Any) -> dict[str, float]:
@@ -59,7 +62,7 @@ class TestState:
     def test_an_offloaded_optimizer_leaves_the_device(self) -> None:
         assert memory(gpt(), Strategy(offload="optimizer"), **MIXED)["optimizer"] == 0.0
 
-    # State in GB per device of Transformer-1T on 1,024 devices (COMET, arXiv 2211.16648): MP, DP, ZeRO-0, 1, 2, 3.
+    # GB per device of Transformer-1T on 1,024 devices, MP = tp·pp, at ZeRO-0 to 3 (COMET, arXiv 2211.16648).
     @pytest.mark.parametrize(
         ("tp", "pp", "dp", "table"),
         [
@@ -111,7 +114,9 @@ class TestActivations:
 
     def test_recomputing_some_layers_keeps_the_others_whole(self) -> None:
         # 2 of 8 layers keep 2, the others 74
-        assert self.kept(recompute="full", recompute_layers=2) == pytest.approx((2 * 2 + 6 * 74) / 8, rel=2e-3)
+        assert self.kept(recompute="full", recompute_layers=2) == pytest.approx(
+            (2 * 2 + 6 * 74) / 8, rel=2e-3
+        )
 
     def test_a_larger_microbatch_keeps_in_proportion(self) -> None:
         assert self.kept(micro_batch=4) == pytest.approx(4 * self.kept())
@@ -143,7 +148,9 @@ class TestPipeline:
 
 def test_the_total_is_the_sum_of_its_parts() -> None:
     batch = stack_strategies([Strategy(dp=8), Strategy(tp=2, pp=4), Strategy(dp=2, zero=3, pp=4)])
-    result = estimate(round_job(gpt(), round_cluster(8), stack=free_stack(fragmentation=0.1, context_bytes=1e9)), batch)
+    result = estimate(
+        round_job(gpt(), round_cluster(8), stack=free_stack(fragmentation=0.1, context_bytes=1e9)), batch
+    )
     assert set(result.memory_bytes) == set(MEMORY)
     assert result.total_bytes == pytest.approx(sum(result.memory_bytes.values()))
 

@@ -1,5 +1,6 @@
 """Layers lie on stages as evenly as they go."""
 
+import numpy as np
 import pytest
 
 from trainwright.estimate.stages import Stages, stage_layout
@@ -41,7 +42,5 @@ def test_the_batch_is_cut_into_microbatches(dp: int, micro_batch: int, count: in
 
 
 def test_every_strategy_may_have_its_own_batch() -> None:
-    import numpy as np
-
     batch = stack_strategies([Strategy(dp=2), Strategy(dp=2)])
     assert stage_layout(8, np.array([8, 32]), batch).microbatches.tolist() == [4, 16]

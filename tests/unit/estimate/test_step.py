@@ -23,12 +23,19 @@ def free_network(cluster: Cluster) -> Cluster:
 
 
 def parts(
-    strategy: Strategy, graph: Graph = LAYERS_ONLY, global_batch: int = 64, *, free: bool = False, **stack: Any
+    strategy: Strategy,
+    graph: Graph = LAYERS_ONLY,
+    global_batch: int = 64,
+    *,
+    free: bool = False,
+    **stack: Any,
 ) -> dict[str, float]:
     """Parts of the step, and the step itself."""
     cluster = round_cluster(strategy.devices, device=WHOLE_TILES)
     cluster = free_network(cluster) if free else cluster
-    result = estimate(round_job(graph, cluster, global_batch, stack=free_stack(**stack)), stack_strategies([strategy]))
+    result = estimate(
+        round_job(graph, cluster, global_batch, stack=free_stack(**stack)), stack_strategies([strategy])
+    )
     return {name: float(each[0]) for name, each in result.time_s.items()} | {"step": float(result.step_s[0])}
 
 
@@ -67,7 +74,9 @@ class TestPipeline:
     """Stages are equal and communication is free."""
 
     @pytest.mark.parametrize(("pp", "microbatches"), [(2, 4), (4, 4), (4, 16), (8, 64)])
-    def test_the_bubble_of_1f1b_is_stages_less_one_over_microbatches(self, pp: int, microbatches: int) -> None:
+    def test_the_bubble_of_1f1b_is_stages_less_one_over_microbatches(
+        self, pp: int, microbatches: int
+    ) -> None:
         time = parts(Strategy(pp=pp), global_batch=microbatches, free=True)
         work = time["step"] - time["bubble"] - time["optimizer"]
         assert time["bubble"] / work == pytest.approx((pp - 1) / microbatches)

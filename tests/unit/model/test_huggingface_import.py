@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.model.public_configs import CONFIGS
 
+from tests.unit.model.public_configs import CONFIGS
 from trainwright.errors import BadInput
 from trainwright.model.huggingface import FAMILIES, parse_config
 from trainwright.model.load import load_model

@@ -14,8 +14,9 @@ from trainwright.plan.strategy import (
 )
 
 EVERYTHING = Strategy(
-    dp=8, tp=4, sp=True, cp=2, cp_kind="allgather", pp=2, vpp=3, ep=4, etp=2, zero=3, shard=4, micro_batch=2,
-    schedule="interleaved", recompute="full", recompute_layers=5, offload="both", precision="fp8", overlap=False,
+    dp=8, tp=4, sp=True, cp=2, cp_kind="allgather", pp=2, vpp=3, ep=4, etp=2, zero=3, shard=4,
+    micro_batch=2, schedule="interleaved", recompute="full", recompute_layers=5, offload="both",
+    precision="fp8", overlap=False,
 )  # fmt: skip
 
 
@@ -29,7 +30,8 @@ class TestText:
 
     def test_every_knob_has_a_word(self) -> None:
         assert str(EVERYTHING) == (
-            "dp8 tp4 sp cp2 allgather pp2 vpp3 ep4 etp2 mb2 zero3 hsdp4 interleaved full5 offload-both fp8 no-overlap"
+            "dp8 tp4 sp cp2 allgather pp2 vpp3 ep4 etp2 mb2 zero3 hsdp4 interleaved full5 "
+            "offload-both fp8 no-overlap"
         )
         assert parse_strategy(str(EVERYTHING)) == EVERYTHING
 

@@ -77,7 +77,10 @@ class TestDataset:
     def test_a_row_that_cannot_be_read_says_why(self) -> None:
         dataset = build_dataset([ROW, ROW | {"gpus": "many"}], stack_of)
         assert dataset.cases[1] is None
-        assert dataset.reasons == ("", 'column gpus "many": is not a number; correct the cell or leave it empty')
+        assert dataset.reasons == (
+            "",
+            'column gpus "many": is not a number; correct the cell or leave it empty',
+        )
 
     def test_stated_knobs_leave_few_candidates_and_open_ones_many(self) -> None:
         stack = free_stack(recomputes=("none",))
@@ -125,7 +128,14 @@ class TestPredict:
         assert best <= predict(build_dataset(stated, stack_of), stack_of, efficiency_of).step_s.min()
 
     def test_what_cannot_fit_says_so(self) -> None:
-        huge = ROW | {"hidden": "32768", "heads": "128", "gpus": "8", "dp": "1", "tp": "8", "global_batch": "8"}
+        huge = ROW | {
+            "hidden": "32768",
+            "heads": "128",
+            "gpus": "8",
+            "dp": "1",
+            "tp": "8",
+            "global_batch": "8",
+        }
         assert predict(build_dataset([huge], stack_of), stack_of, efficiency_of).fits.tolist() == [False]
 
     def test_only_chosen_groups_are_predicted(self) -> None:

@@ -9,9 +9,9 @@ from trainwright.validate.rows import interconnect_bytes_per_s, parse_case
 
 ROW = {
     "id": "r1", "source": "a paper", "hardware": "NVIDIA A100-SXM 80GB", "gpus": "64", "gpus_per_node": "8",
-    "framework": "megatron-lm", "model": "GPT 1.2B", "layers": "24", "hidden": "2048", "heads": "16", "vocab": "51200",
-    "seq_len": "2048", "global_batch": "512", "dp": "16", "tp": "4", "pp": "1", "micro_batch": "2",
-    "step_time_s": "3.5", "memory_gib": "41.5",
+    "framework": "megatron-lm", "model": "GPT 1.2B", "layers": "24", "hidden": "2048", "heads": "16",
+    "vocab": "51200", "seq_len": "2048", "global_batch": "512", "dp": "16", "tp": "4", "pp": "1",
+    "micro_batch": "2", "step_time_s": "3.5", "memory_gib": "41.5",
 }  # fmt: skip
 
 
@@ -54,7 +54,9 @@ def test_stated_knobs_are_fixed_and_empty_ones_are_open() -> None:
 
 
 def test_degrees_that_do_not_make_the_devices_are_mended_by_dp() -> None:
-    assert parse_case(row(dp="64")).fixed["dp"] == (16,)  # 64 devices / tp 4: some sources count tp ranks in dp
+    assert parse_case(row(dp="64")).fixed["dp"] == (
+        16,
+    )  # 64 devices / tp 4: some sources count tp ranks in dp
 
 
 @pytest.mark.parametrize(("text", "zero"), [("1", 1), ("zero2", 2), ("3", 3), ("fsdp", 3), ("hsdp", 3)])
@@ -83,14 +85,18 @@ def test_sequence_parallelism_without_tensor_parallelism_is_none() -> None:
     assert parse_case(row(sequence_parallel="1", tp="1")).fixed["sp"] == (0,)
 
 
-@pytest.mark.parametrize(("text", "kind"), [("flash", "flash"), ("unfused", "unfused"), ("torch", "unfused"), ("", "flash")])
+@pytest.mark.parametrize(
+    ("text", "kind"), [("flash", "flash"), ("unfused", "unfused"), ("torch", "unfused"), ("", "flash")]
+)
 def test_attention_is_fused_or_not(text: str, kind: str) -> None:
     assert parse_case(row(attention=text)).attention == kind
 
 
 def test_a_table_of_failures_may_use_its_own_names() -> None:
     cells = {k: v for k, v in ROW.items() if k not in ("model", "global_batch", "framework", "step_time_s")}
-    case = parse_case(cells | {"model_name": "x", "global_batch_seqs": "256", "source": "The Ultra-Scale Playbook"})
+    case = parse_case(
+        cells | {"model_name": "x", "global_batch_seqs": "256", "source": "The Ultra-Scale Playbook"}
+    )
     assert (case.global_batch, case.framework, case.step_time_s) == (256, "nanotron", None)
 
 

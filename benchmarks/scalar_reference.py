@@ -1,0 +1,327 @@
+"""The closed form once more, as one would first write it: plain floats, one strategy at a time.
+
+It knows one kind of model, a GPT without experts in 16 bit with fused attention, and shares no code with the
+package but the facts (device, links, constants). It is what `estimate` is measured against and checked by.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, inf, log2
+
+from trainwright.cost.collective import Link
+from trainwright.cost.gemm import TILES
+from trainwright.estimate.network import links as network_links
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Step time and memory of one strategy."""
+
+    step_s: float
+    total_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Seconds and bytes of a layer, the embedding or the head, per microbatch."""
+
+    forward_s: float
+    backward_s: float
+    weight_s: float
+    cheap_s: float  # norms and element-wise work, what selective recomputation repeats
+    kept: float
+    kept_selective: float
+    parameters: float
+
+
+class Reference:
+    """Evaluates strategies of one job."""
+
+    def __init__(self, job: Job, layers: int) -> None:
+        stack = job.stack
+        assert stack.attention == "flash"
+        assert not stack.balanced_stages
+        assert "experts" not in job.graph.sizes
+        assert isinstance(job.global_batch, int)
+        self.job, self.stack, self.layers, self.batch = job, stack, layers, job.global_batch
+        self.efficiency = job.efficiency
+        self.links: tuple[Link, ...] = network_links(job)
+        device = job.cluster.device
+        self.units = device.compute_units
+        self.peak = device.peak("bf16")
+        self.bandwidth = device.memory[0].bytes_per_s * job.efficiency.memory
+        sizes = job.graph.sizes
+        self.hidden, self.heads, self.width = sizes["hidden"], sizes["heads"], sizes["head_dim"]
+        self.ffn, self.vocab, self.positions = sizes["ffn"], sizes["vocab"], sizes["positions"]
+
+    def gemm_s(self, m: float, n: float, k: float) -> float:
+        e, best = self.efficiency, inf
+        full = TILES[0][0] * TILES[0][1] / sum(TILES[0])
+        for tile in TILES:
+            rate = 1.0 - e.tile_penalty * (1.0 - tile[0] * tile[1] / sum(tile) / full)
+            for rows, columns in (tile, tile[::-1]):
+                waves = ceil(m / rows) * ceil(n / columns) / self.units
+                charged = (ceil(waves) + max(waves, 1.0)) / 2
+                best = min(best, charged * 2 * rows * columns * self.units * (k + e.depth) / rate)
+        compute = best / (self.peak * e.gemm * self.stack.pace)
+        return max(compute, (m * k + k * n + m * n) * 2 / self.bandwidth) + e.kernel_s
+
+    def matmul_s(self, m: float, n: float, k: float) -> tuple[float, float, float]:
+        return self.gemm_s(m, n, k), self.gemm_s(m, k, n), self.gemm_s(k, n, m)
+
+    def stream_s(self, moved: float) -> float:
+        return self.stack.traffic * moved / self.bandwidth + self.efficiency.kernel_s
+
+    def fans(self, size: float, stride: float) -> list[tuple[Link, float, float]]:
+        """(link, members below it, fan-out) of a group, inner to outer."""
+        result, inner = [], 1.0
+        for link in self.links:
+            members = size if link is self.links[-1] else min(max(floor(link.inside / stride), 1), size)
+            result.append((link, inner, members / inner))
+            inner = max(members, inner)
+        return result
+
+    def ring(self, size: float, stride: float) -> tuple[float, float, float]:
+        """Bandwidth, latency of a trip round the ring, latency of a tree."""
+        bandwidth, trip, tree = inf, 0.0, 0.0
+        for link, below, fan in self.fans(size, stride):
+            if fan > 1:
+                bandwidth = min(bandwidth, link.bytes_per_s * below)
+            trip += link.latency_s * (fan - 1) * size / (below * fan)
+            tree += link.latency_s * ceil(log2(max(fan, 1.0)))
+        return bandwidth, trip, tree
+
+    def all_gather_s(self, size: float, stride: float, data: float) -> float:
+        if size <= 1:
+            return 0.0
+        bandwidth, trip, tree = self.ring(size, stride)
+        return (size - 1) / size * data / bandwidth + min(trip, 2 * tree)
+
+    def all_reduce_s(self, size: float, stride: float, data: float) -> float:
+        if size <= 1:
+            return 0.0
+        bandwidth, trip, tree = self.ring(size, stride)
+        best = min(2 * (size - 1) / size * data / bandwidth + 2 * trip, 2 * data / bandwidth + 2 * tree)
+        inner = self.links[0]
+        if inner.reduction and self.fans(size, stride)[0][2] >= size > 2:
+            best = min(best, 2 * (size - 1) / size * data / (1.3 * inner.bytes_per_s) + 2 * inner.latency_s)
+        return best
+
+    def send_s(self, stride: float, data: float) -> float:
+        link = next((each for each in self.links if stride < each.inside), self.links[-1])
+        return data / link.bytes_per_s + link.latency_s
+
+    def block(self, s: Strategy, kind: str) -> Block:
+        """One layer, the embedding or the head."""
+        stack, h, tp = self.stack, self.hidden, s.tp
+        tokens = s.micro_batch * self.job.seq / s.cp
+        spread = tokens / tp if s.sp else tokens
+        state = 2.0 * spread * h  # bytes of a hidden state outside the split operators
+        products: list[tuple[float, float, float]] = []
+        attention = (0.0, 0.0)
+        streams: list[tuple[float, float]] = []  # bytes moved, backward relative to forward
+        gather = 0.0
+        if kind == "layer":
+            heads, ffn = self.heads / tp, self.ffn / tp
+            inner = heads * self.width
+            products = [(tokens, 3 * inner, h), (tokens, h, inner), (tokens, ffn, h), (tokens, h, ffn)]
+            flops = s.micro_batch * heads * tokens / s.micro_batch * self.job.seq * 2 * self.width
+            waves = s.micro_batch * heads * ceil(tokens / s.micro_batch / 128) / self.units
+            rate = self.peak * stack.pace * waves / (waves + 1.2)
+            e = self.efficiency
+            attention = (
+                flops / (rate * e.attention_forward) + e.kernel_s,
+                2.5 * flops / (rate * e.attention_backward) + e.kernel_s,
+            )
+            streams = [
+                (2 * state, 1.5),
+                (3 * state, 1.0),
+                (2 * state, 1.5),
+                (2 * 2 * tokens * ffn, 1.0),
+                (3 * state, 1.0),
+            ]
+            kernels, sums = 10, 2
+            kept = 4 * state + 2 * spread * h  # inputs of norms and of the products after them; masks
+            kept += 2 * tokens * inner * 4 + 4 * tokens * heads + 2 * 2 * tokens * ffn
+            remade = 2 * state + 2 * tokens * ffn
+            parameters = 12 * h * h / tp + (3 * h + self.ffn) / tp + 6 * h
+            gather = self.all_gather_s(s.cp, tp, 2 * 2 * tokens * inner * s.cp)
+        elif kind == "embedding":
+            streams = [(4 * tokens + 2 * tokens * h, 1.0), (2 * state, 1.0)]
+            kernels, sums = 3, 1
+            kept, remade = 4 * spread + spread * h, 0.0
+            parameters = self.vocab / tp * h + self.positions * h
+        else:
+            products = [(tokens, self.vocab / tp, h)]
+            streams = [(2 * state, 1.5), (3 * 4 * tokens * self.vocab / tp, 1.0)]
+            kernels, sums = 8, 1
+            kept, remade = 2 * state, state
+            parameters = self.vocab / tp * h + 2 * h
+        return self.with_communication(
+            s, products, attention, streams, kernels, sums, gather, kept, remade, parameters
+        )
+
+    def with_communication(
+        self, s: Strategy, products: list[tuple[float, float, float]], attention: tuple[float, float],
+        streams: list[tuple[float, float]], kernels: int, sums: int, gather: float, kept: float,
+        remade: float, parameters: float,
+    ) -> Block:  # fmt: skip
+        stack = self.stack
+        whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
+        matmul = [sum(each) for each in zip(*(self.matmul_s(*shape) for shape in products), strict=True)] or [
+            0.0
+        ] * 3
+        stream_times = [(self.stream_s(moved), back) for moved, back in streams]
+        forward = matmul[0] + attention[0] + sum(t for t, _ in stream_times)
+        backward = matmul[1] + matmul[2] + attention[1] + sum(t * back for t, back in stream_times)
+        tp = sums * (2 * self.all_gather_s(s.tp, 1, whole) if s.sp else self.all_reduce_s(s.tp, 1, whole))
+        tp_back = tp - min(tp * stack.tp_overlap, matmul[2])
+        cp = max(gather * (1 - stack.cp_overlap), gather - attention[0])
+        host = (kernels + (2 * sums if s.tp > 1 else 0)) * stack.op_s
+        return Block(
+            forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap) + cp, host),
+            backward_s=soft_max(backward + tp_back + 2 * cp, host),
+            weight_s=matmul[2], cheap_s=sum(t for t, _ in stream_times), kept=kept,
+            kept_selective=kept - remade, parameters=parameters,
+        )  # fmt: skip
+
+    def __call__(self, s: Strategy) -> Answer:
+        """Step time and memory of one strategy."""
+        stack = self.stack
+        layer, first, last = (self.block(s, kind) for kind in ("layer", "embedding", "head"))
+        a, m, z = self.stages(s)
+        runs = self.batch / (s.dp * s.micro_batch)
+        ranks = s.dp * s.cp
+        shard = min(s.shard, ranks) if s.shard else ranks
+        again = {"none": 0.0, "selective": layer.cheap_s, "full": layer.forward_s}[s.recompute]
+        if s.recompute == "full" and s.recompute_layers:
+            again *= min(s.recompute_layers * s.pp / self.layers, 1.0)
+        gather_f = gather_b = 0.0
+        if s.zero == 3 and shard > 1:
+            gather_f = self.all_gather_s(shard, s.tp, 2 * layer.parameters)
+            gather_b = gather_f + self.all_gather_s(shard, s.tp, stack.reduce_bytes * layer.parameters)
+        overlap = stack.dp_overlap if s.overlap else 0.0
+        behind_f = min(gather_f * overlap, layer.forward_s)
+        behind_b = min(gather_b * overlap, layer.backward_s + again)
+        shown = gather_f + gather_b - (1 - stack.interference) * (behind_f + behind_b)
+        layer_s = layer.forward_s + layer.backward_s + again + shown
+        backward_s = layer.backward_s + again + gather_b - behind_b
+        ends = (first.forward_s + first.backward_s, last.forward_s + last.backward_s)
+        whole = self.layers * layer_s + sum(ends)
+        if s.pp == 1:
+            busiest = whole
+        else:
+            busiest = max(a * layer_s + ends[0], z * layer_s + ends[1], m * layer_s if s.pp > 2 else 0.0)
+        send, wait = self.sends(s, m)
+        fill = (whole - busiest + (s.pp - 1) * send) / s.vpp
+        if s.schedule == "zb":
+            fill = max(fill - 2 * (s.pp - 1) * m * layer.weight_s / s.vpp, 0.0)
+        end_parameters = (first.parameters, last.parameters)
+        if s.pp == 1:
+            owned = m * layer.parameters + sum(end_parameters)
+        else:
+            owned = max(max(a, z) * layer.parameters + max(end_parameters), m * layer.parameters)
+        dp = self.reduce_s(s, owned, ranks, shard)
+        if s.zero in (1, 2):
+            dp += m * stack.zero_layer_s if ranks > 1 else 0.0
+            overlap = stack.zero_overlap if s.overlap else 0.0
+        hidden = min(dp * overlap, m * backward_s)
+        dp -= (1 - stack.interference) * hidden
+        update = self.update_s(s, owned / (shard if s.zero else 1))
+        step = runs * (busiest + send + wait) + fill + dp + update + stack.step_s
+        return Answer(step_s=step, total_bytes=self.memory(s, (a, m, z), runs, layer, first, last, shard))
+
+    def stages(self, s: Strategy) -> tuple[float, float, float]:
+        """Layers on the first, a middle and the last stage."""
+        layers, pp = self.layers, s.pp
+        if pp == 1:
+            return layers, layers, layers
+        even, rest = divmod(layers, pp)
+        if rest and (layers + 2) % (pp * s.vpp) == 0 and pp > 2:
+            return (layers + 2) / pp - 1, (layers + 2) / pp, (layers + 2) / pp - 1
+        return even, even + (rest > 0 and pp > 2), even + (rest > pp - 2 > 0)
+
+    def sends(self, s: Strategy, middle: float) -> tuple[float, float]:
+        """Exposed sends, and what some stacks lose beside them, per microbatch."""
+        if s.pp == 1:
+            return 0.0, 0.0
+        stack = self.stack
+        payload = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden / s.tp
+        both = 2 * s.vpp * (self.send_s(s.tp * s.cp * s.dp, payload) + stack.send_s)
+        nodes = s.devices / self.job.cluster.node_size
+        wait = (
+            stack.pipeline_tp_s * middle * (s.tp if s.tp > 1 else 0)
+            + stack.pipeline_stall_s * (nodes / 64) ** 4
+        )
+        return both * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
+
+    def reduce_s(self, s: Strategy, owned: float, ranks: int, shard: int) -> float:
+        wire = self.stack.reduce_bytes * owned
+        if s.zero == 3:
+            return self.all_reduce_s(max(ranks / shard, 1), s.tp * shard, wire / shard)
+        if s.zero == 0:
+            return self.all_reduce_s(ranks, s.tp, wire)
+        return self.all_gather_s(ranks, s.tp, wire) + self.all_gather_s(ranks, s.tp, 2 * owned)
+
+    def update_s(self, s: Strategy, owned: float) -> float:
+        stack = self.stack
+        local = owned * (2 * stack.optimizer_bytes + 2 * stack.gradient_bytes + 2) / self.bandwidth
+        if s.offload in ("optimizer", "both"):
+            local += owned * (stack.gradient_bytes + 2) / self.job.cluster.network.host_bytes_per_s
+        return local
+
+    def memory(
+        self, s: Strategy, stages: tuple[float, float, float], runs: float, layer: Block, first: Block,
+        last: Block, shard: int,
+    ) -> float:  # fmt: skip
+        """Bytes on the fullest device."""
+        held = (
+            runs
+            if s.schedule == "gpipe"
+            else min(((s.vpp + 1) * s.pp - 1) / s.vpp if s.vpp > 1 else s.pp, runs)
+        )
+        tokens = s.micro_batch * self.job.seq / s.cp
+        logits = self.stack.logits_bytes * tokens * self.vocab / (s.tp if self.stack.splits_logits else 1)
+        tied = min(first.parameters, last.parameters) if self.job.graph.tied else 0.0
+        if s.pp == 1:
+            parameters = first.parameters + last.parameters - tied
+            return self.stage_bytes(
+                s, stages[1], layer, parameters, first.kept + last.kept, held, logits, shard
+            )
+        return max(
+            self.stage_bytes(s, stages[0], layer, first.parameters, first.kept, held, 0.0, shard),
+            self.stage_bytes(s, stages[1], layer, 0.0, 0.0, max(held - 1, 1.0), 0.0, shard),
+            self.stage_bytes(s, stages[2], layer, last.parameters, last.kept, 1.0, logits, shard),
+        )
+
+    def stage_bytes(
+        self, s: Strategy, layers: float, layer: Block, end_parameters: float, end_kept: float, held: float,
+        logits: float, shard: int,
+    ) -> float:  # fmt: skip
+        stack = self.stack
+        parameters = layers * layer.parameters + end_parameters
+        weights = 2 * (parameters / shard + 2 * layer.parameters) if s.zero == 3 else 2 * parameters
+        gradients = stack.gradient_bytes * parameters / (shard if s.zero >= 2 else 1)
+        optimizer = stack.optimizer_bytes * parameters / (shard if s.zero >= 1 else 1)
+        if s.offload in ("optimizer", "both"):
+            optimizer = 0.0
+        whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
+        extra = stack.gathered_inputs * 2 * whole * (1 - 1 / s.tp) if s.sp and s.pp == 1 else 0.0
+        saved, selective = (stack.activations * each + extra for each in (layer.kept, layer.kept_selective))
+        short = whole / (s.tp if s.sp else 1)
+        per_layer = {"none": saved, "selective": selective, "full": short}[s.recompute]
+        kept = layers * per_layer
+        if s.recompute == "full" and s.recompute_layers:
+            untouched = max(layers - s.recompute_layers, 0)
+            kept = (layers - untouched) * short + untouched * saved
+        activations = held * (2 * per_layer if s.offload in ("activations", "both") else kept + end_kept)
+        activations += stack.workspace * ((saved if s.recompute == "full" else 0.0) + 2 * whole)
+        used = weights + gradients + optimizer + activations
+        return used * (1 + stack.fragmentation) + logits + stack.context_bytes
+
+
+def soft_max(a: float, b: float) -> float:
+    """The larger of two, a little more where they are close."""
+    high, low = max(a, b), min(a, b)
+    return high * (1 + (low / high) ** 8) ** 0.125 if high > 0 else 0.0

@@ -1,0 +1,90 @@
+"""The file of fitted constants: what is written is what is read."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders import round_device
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.load import (
+    Constants,
+    load_constants,
+    save_constants,
+    stack_entries,
+    stack_name,
+)
+from trainwright.errors import BadInput, UnknownName
+
+CONSTANTS = Constants(
+    efficiencies={"class": Efficiency(gemm=0.5), "hopper": Efficiency(gemm=0.625)},
+    stacks={
+        "generic": Stack(name="generic", pace=0.75),
+        "megatron-deepspeed": Stack(
+            name="megatron-deepspeed", recomputes=("none", "full"), sequence_parallel=False
+        ),
+    },
+)
+INTERVALS = {"device+stack": 0.125, "family+stack": 0.25, "class": 0.375, "generic": 0.5}
+
+
+def saved(tmp_path: Path) -> Constants:
+    path = tmp_path / "calibration.toml"
+    save_constants(path, CONSTANTS, INTERVALS)
+    return load_constants(path)
+
+
+def test_constants_survive_the_file(tmp_path: Path) -> None:
+    read = saved(tmp_path)
+    assert read.efficiencies == CONSTANTS.efficiencies
+    assert read.stacks == CONSTANTS.stacks
+    assert read.intervals == INTERVALS
+
+
+def test_a_device_without_data_falls_back_to_its_family_then_to_all() -> None:
+    assert CONSTANTS.efficiency(round_device(name="h9", family="hopper")).basis == "family"
+    assert CONSTANTS.efficiency(round_device(name="hopper", family="x")).basis == "device"
+    assert CONSTANTS.efficiency(round_device(family="x")) == Efficiency(gemm=0.5, basis="class")
+
+
+def test_a_stack_without_data_borrows_and_says_so() -> None:
+    borrowed = CONSTANTS.stack("deepspeed")
+    assert (borrowed.name, borrowed.basis, borrowed.sequence_parallel) == (
+        "deepspeed",
+        "megatron-deepspeed",
+        False,
+    )
+    assert CONSTANTS.stack("my-own-trainer").basis == "generic"
+
+
+def test_the_range_widens_with_less_data(tmp_path: Path) -> None:
+    read = saved(tmp_path)
+    own, other = read.stack("generic"), read.stack("my-own-trainer")
+    widths = [read.half_width(Efficiency(basis=basis), own) for basis in ("device", "family", "class")]
+    assert widths == [0.125, 0.25, 0.375]
+    assert read.half_width(Efficiency(basis="device"), other) == 0.5
+
+
+def test_an_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.toml"
+    path.write_text("[stack.generic]\npaces = 1.0\n", encoding="utf-8")
+    with pytest.raises(UnknownName, match='did you mean "pace"'):
+        load_constants(path)
+
+
+def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="run make calibrate"):
+        load_constants(tmp_path / "none.toml")
+
+
+def test_every_stack_of_the_catalog_has_a_source_and_constants() -> None:
+    constants = load_constants()
+    for name, entry in stack_entries().items():
+        assert entry.description
+        assert entry.source
+        assert constants.stack(name).name == name
+
+
+def test_a_stack_is_found_by_its_alias() -> None:
+    assert stack_name("mcore") == "megatron-core"
+    with pytest.raises(UnknownName, match='did you mean "torchtitan"'):
+        stack_name("torchtitn")

@@ -1,0 +1,100 @@
+"""Summaries: numbers that can be checked against each other by hand."""
+
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from tests.builders import gpt, round_cluster, round_job
+from trainwright.cluster.power import power_w
+from trainwright.model.totals import forward_flops, model_flops
+from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.report.limits import limits
+from trainwright.report.summary import Summary, Terms, recomputed_flops, summarize
+
+JOB = round_job(gpt(), round_cluster(8), 64)
+TERMS = Terms(half_width=0.2, tokens=1e9, dollars_per_device_hour=3.0)
+
+
+def summary(strategy: Strategy | None = None) -> Summary:
+    return summarize(JOB, stack_strategies([strategy or Strategy(dp=8, zero=1)]), TERMS)[0]
+
+
+def test_tokens_per_second_are_the_batch_over_the_step() -> None:
+    each = summary()
+    assert each.tokens_per_s == pytest.approx(64 * 1024 / each.step_s)
+    assert each.tokens_per_s_per_device == pytest.approx(each.tokens_per_s / 8)
+
+
+def test_utilisation_is_model_flops_over_peak() -> None:
+    each = summary()
+    # eight devices of 100 TFLOP/s
+    assert each.mfu == pytest.approx(model_flops(JOB.graph, 64, 1024) / (each.step_s * 800e12))
+    assert each.hfu == each.mfu
+
+
+def test_full_recomputation_counts_a_forward_of_the_layers_again() -> None:
+    layers = tuple(s for s in JOB.graph.segments if s.block.name == "layer")
+    forward = forward_flops(replace(JOB.graph, segments=layers), 64, 1024)
+    assert recomputed_flops(JOB, Strategy(dp=8, recompute="full")) == pytest.approx(forward)
+    # two of the four layers of each stage
+    half = Strategy(dp=4, pp=2, recompute="full", recompute_layers=2)
+    assert recomputed_flops(JOB, half) == pytest.approx(forward / 2)
+
+
+def test_selective_recomputation_repeats_no_flops_with_fused_attention() -> None:
+    assert recomputed_flops(JOB, Strategy(dp=8, recompute="selective")) == 0
+    unfused = replace(JOB, stack=replace(JOB.stack, attention="unfused"))
+    assert recomputed_flops(unfused, Strategy(dp=8, recompute="selective")) > 0
+
+
+def test_the_range_is_even_in_logarithms() -> None:
+    each = summary()
+    assert each.high_s / each.step_s == pytest.approx(exp(0.2))
+    assert each.step_s / each.low_s == pytest.approx(exp(0.2))
+
+
+def test_parts_add_up() -> None:
+    each = summary(Strategy(dp=2, tp=2, pp=2, zero=1))
+    assert sum(each.time_s.values()) == pytest.approx(each.step_s)
+    assert sum(each.memory_bytes.values()) == pytest.approx(each.total_bytes)
+
+
+def test_a_budget_is_time_money_and_energy() -> None:
+    each = summary()
+    seconds = 1e9 / each.tokens_per_s
+    assert each.budget.days == pytest.approx(seconds / 86400)
+    assert each.budget.dollars == pytest.approx(8 * 3.0 * seconds / 3600)
+    assert each.budget.kwh == pytest.approx(each.power_w * seconds / 3.6e6)
+
+
+def test_power_goes_from_idle_to_peak_with_hosts_and_cooling() -> None:
+    # 8 devices, 50 to 500 W each, 100 W of host beside each, pue 1.2
+    assert power_w(JOB.cluster, 0.0) == pytest.approx(8 * 150 * 1.2)
+    assert power_w(JOB.cluster, 0.5) == pytest.approx(8 * 375 * 1.2)
+    assert power_w(JOB.cluster, 1.0) == pytest.approx(8 * 600 * 1.2)
+
+
+def test_several_batches_are_summarized_each_at_its_own() -> None:
+    import numpy as np
+
+    both = stack_strategies([Strategy(dp=8), Strategy(dp=8)])
+    first, second = summarize(replace(JOB, global_batch=np.array([32, 64])), both, TERMS)
+    assert (first.global_batch, second.global_batch) == (32, 64)
+    assert first.step_s < second.step_s
+
+
+def test_the_largest_cause_is_named_first() -> None:
+    each = replace(summary(), step_s=10.0, time_s={"matmul": 6.0, "bubble": 3.0, "dp": 0.9, "tp": 0.1})
+    sentences = limits(each)
+    assert sentences[0].startswith("Matrix products: 60% of the step")
+    assert sentences[1].startswith("The pipeline bubble: 30% of the step; more microbatches")
+    assert not any("ensor-parallel" in sentence for sentence in sentences)
+
+
+def test_memory_limits_a_plan_if_more_of_it_would_be_faster() -> None:
+    each = replace(summary(), step_s=11.0)
+    assert limits(each, roomier_step_s=10.0)[-1].endswith(
+        "with 25 % more the best plan would be 10.0% faster."
+    )
+    assert limits(each, roomier_step_s=11.0)[-1].endswith("it does not limit the plan.")

@@ -1,0 +1,187 @@
+"""The search: what it leaves out cannot win, and the order is always the same."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.builders import gpt, round_cluster, round_device, round_job
+from trainwright.cluster.types import MemoryTier
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
+from trainwright.search import find
+from trainwright.search.find import Question, find_front, find_plans, space_of
+from trainwright.search.front import pareto_front
+from trainwright.search.miss import nearest_miss
+from trainwright.search.rank import Candidates, best, objective
+from trainwright.search.space import KNOBS, legal_strategies
+
+
+def job(memory_gb: float = 80.0, host_gb: float = 1000.0, devices: int = 8, **changes: object) -> Job:
+    tiers = (
+        MemoryTier(name="hbm", capacity_bytes=memory_gb * 1e9, bytes_per_s=1e12),
+        MemoryTier(name="host", capacity_bytes=host_gb * 1e9, bytes_per_s=10e9),
+    )
+    return round_job(gpt(), round_cluster(devices, device=round_device(memory=tiers)), 32, **changes)
+
+
+def question(memory_gb: float = 80.0, **changes: object) -> Question:
+    values: dict[str, object] = {"batches": (32,), "fixed": {}, "most": {}}
+    return Question(job=job(memory_gb), **(values | changes))  # type: ignore[arg-type]
+
+
+def brute_force(asked: Question) -> float:
+    """The best score of every legal strategy, evaluated one and all."""
+    every = legal_strategies(space_of(asked, 32))
+    result = estimate(asked.job, every)
+    return float(objective(asked.objective)(asked.job, result)[result.feasible].min())
+
+
+@pytest.mark.parametrize("memory_gb", [80.0, 1.0, 0.7, 0.5, 0.4, 0.3])
+@pytest.mark.parametrize("name", ["time", "cost", "energy", "memory"])
+def test_the_best_is_at_least_as_good_as_the_best_of_every_strategy(memory_gb: float, name: str) -> None:
+    asked = question(memory_gb, objective=name)
+    found = find_plans(asked)
+    assert len(found.best)
+    assert found.best.score[0] <= brute_force(asked) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "fixed", [{"recompute": (1, 2)}, {"offload": (1, 3)}, {"schedule": (0,)}, {"zero": (3,)}]
+)
+def test_constraints_do_not_hide_the_best(fixed: dict[str, tuple[int, ...]]) -> None:
+    asked = question(0.6, fixed=fixed)
+    assert find_plans(asked).best.score[0] <= brute_force(asked) * (1 + 1e-9)
+    for knob, values in fixed.items():
+        assert set(getattr(find_plans(asked).best.strategies, knob)) <= {
+            *values,
+            *((1,) if knob == "schedule" else ()),
+        }
+
+
+def test_what_is_found_fits() -> None:
+    found = find_plans(question(0.5))
+    again = estimate(job(0.5), found.best.strategies)
+    assert again.feasible.all()
+    assert found.best.step_s == pytest.approx(again.step_s)
+
+
+def test_recomputed_layers_are_the_fewest_that_fit() -> None:
+    asked = question(0.45, fixed={"offload": (0,)})
+    best_ = find_plans(asked).best.strategies
+    counted = best_.take(best_.recompute_layers > 1)
+    fewer = replace(counted, recompute_layers=counted.recompute_layers - 1)
+    assert len(counted)
+    assert estimate(asked.job, counted).feasible.all()
+    assert not estimate(asked.job, fewer).feasible.any()
+
+
+def test_gpipe_never_beats_1f1b() -> None:
+    every = legal_strategies(
+        space_of(question(fixed={"schedule": (SCHEDULES.index("1f1b"),), "pp": (2, 4, 8)}), 32)
+    )
+    plain = estimate(job(), every)
+    gpipe = estimate(job(), replace(every, schedule=np.full(len(every), SCHEDULES.index("gpipe"))))
+    assert (plain.step_s <= gpipe.step_s * (1 + 1e-12)).all()
+    assert (plain.total_bytes <= gpipe.total_bytes * (1 + 1e-12)).all()
+
+
+def test_neither_recomputation_nor_offloading_makes_a_step_faster() -> None:
+    every = legal_strategies(space_of(question(fixed={"recompute": (0,), "offload": (0,)}), 32))
+
+    def seconds(**changes: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        columns = {name: np.full(len(every), value) for name, value in changes.items()}
+        return estimate(job(), replace(every, **columns)).step_s * (1 + 1e-12)
+
+    none, selective, full = (seconds(recompute=index) for index in range(len(RECOMPUTES)))
+    assert (none <= selective * (1 + 1e-12)).all()
+    assert (selective <= full * (1 + 1e-12)).all()
+    for offload in (1, 2, 3):
+        assert (none <= seconds(offload=offload) * (1 + 1e-12)).all()
+
+
+def test_the_order_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = find_plans(question(0.6))
+    blocks = find.strategy_blocks
+    monkeypatch.setattr(find, "strategy_blocks", lambda space: list(blocks(space, 500))[::-1])
+    second = find_plans(question(0.6))
+    assert [str(first.best.strategies[i]) for i in range(20)] == [
+        str(second.best.strategies[i]) for i in range(20)
+    ]
+
+
+def test_ties_are_broken_by_knobs() -> None:
+    strategies = Strategies(**{knob: np.array([1, 1, 1]) for knob in KNOBS} | {"tp": np.array([4, 1, 2])})
+    tied = candidates_of(strategies, step_s=[3.0, 3.0, 3.0], total_bytes=[1.0, 1.0, 1.0])
+    assert list(best(tied, 3).strategies.tp) == [1, 2, 4]
+
+
+def test_batches_are_compared_per_token() -> None:
+    found = find_plans(question(batches=(8, 32)))
+    per_sequence = found.best.step_s / found.best.global_batch
+    assert set(found.best.global_batch[:1]) == {32}
+    assert (np.diff(per_sequence) >= -1e-12).all()
+
+
+def test_more_memory_never_makes_the_best_slower() -> None:
+    found = find_plans(question(0.5))
+    assert found.roomier.score[0] <= found.best.score[0]
+    assert found.roomier.score[0] == pytest.approx(find_plans(question(0.625)).best.score[0])
+
+
+def candidates_of(strategies: Strategies, step_s: list[float], total_bytes: list[float]) -> Candidates:
+    steps = np.array(step_s)
+    batch = np.ones(len(steps), dtype=np.int64)
+    return Candidates(
+        strategies=strategies,
+        global_batch=batch,
+        score=steps,
+        step_s=steps,
+        total_bytes=np.array(total_bytes),
+    )
+
+
+def test_the_front_keeps_what_nothing_beats() -> None:
+    # (1 s, 9 B) and (2 s, 5 B) and (4 s, 1 B) trade time for memory; (3 s, 5 B) and (2 s, 7 B) are beaten
+    strategies = Strategies(**{knob: np.arange(1, 6) for knob in KNOBS})
+    front = pareto_front(candidates_of(strategies, [1.0, 2.0, 4.0, 3.0, 2.0], [9.0, 5.0, 1.0, 5.0, 7.0]))
+    assert list(front.step_s) == [1.0, 2.0, 4.0]
+
+
+def test_of_equal_points_on_the_front_one_stays() -> None:
+    strategies = Strategies(**{knob: np.array([2, 1]) for knob in KNOBS})
+    assert list(pareto_front(candidates_of(strategies, [1.0, 1.0], [5.0, 5.0])).strategies.tp) == [1]
+
+
+def test_no_strategy_beats_the_front_of_a_whole_space() -> None:
+    asked = question(1.0)
+    front = find_front(asked)
+    every = estimate(asked.job, legal_strategies(space_of(asked, 32)))
+    for step_s, total_bytes in zip(front.step_s, front.total_bytes, strict=True):
+        beats = (every.step_s < step_s * (1 - 1e-9)) & (every.total_bytes < total_bytes * (1 - 1e-9))
+        assert not (beats & every.feasible).any()
+
+
+def test_nothing_fits_in_no_memory_and_the_nearest_miss_is_the_smallest() -> None:
+    asked = question(0.01)
+    found = find_plans(asked)
+    assert not len(found.best)
+    every = estimate(job(1e6), legal_strategies(space_of(asked, 32)))
+    assert found.nearest.total_bytes[0] == pytest.approx(every.total_bytes[every.feasible].min())
+
+
+def test_a_miss_names_devices_that_would_fit() -> None:
+    asked = replace(question(), job=job(0.2, devices=1))
+    found = find_plans(replace(asked, fixed={"offload": (0,)}))
+    message = str(nearest_miss(replace(asked, fixed={"offload": (0,)}), found))
+    assert "gpt does not fit on 1 round: of 18 strategies the nearest miss" in message
+    assert "devices would fit" in message
+
+
+def test_a_miss_names_the_constraint_to_lift() -> None:
+    asked = question(
+        0.5, fixed={"recompute": (0,), "offload": (0,), "micro_batch": (8,), "dp": (1,), "tp": (1,)}
+    )
+    message = str(nearest_miss(asked, find_plans(asked)))
+    assert "a smaller micro batch would fit" in message

@@ -1,0 +1,78 @@
+"""The space of legal strategies: complete, stable, bounded."""
+
+import numpy as np
+import pytest
+
+from tests.builders import gpt
+from trainwright.errors import BadInput, UnknownName
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, join_strategies
+from trainwright.search.space import (
+    KNOBS,
+    Space,
+    count_strategies,
+    knob_value,
+    legal_strategies,
+    strategy_blocks,
+)
+
+
+def space(devices: int = 8, global_batch: int = 8, **changes: object) -> Space:
+    values: dict[str, object] = {"fixed": {}, "most": {}, "seq": 1024}
+    return Space(graph=gpt(), devices=devices, node_size=8, global_batch=global_batch, **(values | changes))  # type: ignore[arg-type]
+
+
+def test_one_device_leaves_micro_batch_recompute_and_offload_to_choose() -> None:
+    # micro batch 1, 2, 4, 8; three recomputations; four offloads
+    assert count_strategies(space(devices=1)) == 4 * len(RECOMPUTES) * len(OFFLOADS)
+
+
+def test_the_count_is_that_of_the_strategies_built() -> None:
+    assert count_strategies(space()) == len(legal_strategies(space()))
+
+
+def test_no_strategy_appears_twice() -> None:
+    rows = np.stack([getattr(legal_strategies(space()), knob) for knob in KNOBS], axis=1)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_every_strategy_uses_all_devices() -> None:
+    every = legal_strategies(space())
+    assert set(every.dp * every.tp * every.cp * every.pp) == {8}
+
+
+def test_blocks_joined_are_the_whole_space_in_order() -> None:
+    joined = join_strategies(strategy_blocks(space(), size=100))
+    whole = legal_strategies(space())
+    assert all((getattr(joined, knob) == getattr(whole, knob)).all() for knob in KNOBS)
+
+
+def test_a_fixed_knob_takes_only_its_value() -> None:
+    assert set(legal_strategies(space(fixed={"pp": (4,)})).pp) == {4}
+
+
+def test_a_bounded_knob_stays_below_its_bound() -> None:
+    assert set(legal_strategies(space(most={"tp": 2})).tp) == {1, 2}
+
+
+def test_a_stated_precision_replaces_the_default() -> None:
+    fp8 = PRECISIONS.index("fp8")
+    assert set(legal_strategies(space(fixed={"precision": (fp8,)})).precision) == {fp8}
+
+
+def test_a_space_without_strategies_is_an_error() -> None:
+    with pytest.raises(BadInput, match="no strategy satisfies the constraints; relax --fix"):
+        legal_strategies(space(fixed={"tp": (3,)}))
+
+
+def test_an_unknown_knob_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownName, match='did you mean "zero"'):
+        knob_value("zeroo", "1")
+
+
+def test_a_choice_is_its_index() -> None:
+    assert knob_value("recompute", "full") == RECOMPUTES.index("full")
+
+
+def test_a_number_is_needed_where_the_knob_is_one() -> None:
+    with pytest.raises(BadInput, match="is not a whole number; write it like tp=4"):
+        knob_value("tp", "four")
