@@ -24,6 +24,7 @@ class Answer:
     front: tuple[Summary, ...]
     limits: tuple[str, ...]
     what_if: tuple[WhatIf, ...]
+    compared: int  # the best plans that what-if answers choose from
     considered: int
     evaluated: int
     feasible: int
@@ -45,6 +46,7 @@ def answer_of(request: Request) -> Answer:
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
         what_if=_what_if(request, found, summaries[0]),
+        compared=len(found.best),
         considered=found.considered,
         evaluated=found.evaluated,
         feasible=found.feasible,
@@ -65,7 +67,7 @@ def _searched(found: Found) -> str:
 
 
 def _what_if(request: Request, found: Found, winner: Summary) -> tuple[WhatIf, ...]:
-    """The resources that need no new search, and memory capacity, which the search has answered."""
+    """Each resource answered by the best plans kept (a lower bound); memory capacity by the search itself."""
     answers = what_if(request.question.job, found.best.strategies, found.best.global_batch)
     roomier = found.roomier
     before, after = winner.step_s / winner.global_batch, roomier.step_s[0] / roomier.global_batch[0]
@@ -95,6 +97,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "front": answer.front,
         "limits": answer.limits,
         "what_if": answer.what_if,
+        "what_if_compared": answer.compared,
     }
 
 

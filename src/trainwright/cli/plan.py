@@ -79,4 +79,4 @@ def _show(answer: "Answer", *, quiet: bool) -> None:
     tables.show(console, f"Best: {winner.strategy}", *lines, "")
     tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
     tables.show(console, "What limits it", *limits, "")
-    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy))
+    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy, answer.compared))

@@ -25,6 +25,7 @@ class Efficiency:
     outer_link: float = 0.85  # of the outer levels' bandwidth
     inner_latency_s: float = 6e-6  # per hop, software included
     outer_latency_s: float = 15e-6
+    runs: int = 0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
     basis: str = "class"
 
 
@@ -39,7 +40,7 @@ class Stack:
     op_s: float = 8e-6  # host time to launch one operator
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
     pipeline_tp_s: float = 0.0  # lost per layer, microbatch and tensor-parallel rank beside pending sends
-    pipeline_stall_s: float = 0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the fourth power
+    pipeline_stall_s: float = 0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the eighth power
     send_s: float = 20e-6  # host time around one send to the next stage and its receive
     tp_overlap: float = 0.3  # share of backward tensor-parallel communication that hides behind weight gradients
     tp_forward_overlap: float = 0.0  # share of the forward one that hides behind pieces of its own products
@@ -69,5 +70,6 @@ class Stack:
     zero: int = 1
     most_vpp: int = 64
     recomputes: tuple[str, ...] = ("none", "selective", "full")
+    runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
     source: str = ""

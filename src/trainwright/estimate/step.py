@@ -196,7 +196,7 @@ def _pipeline_wait_s(context: _Context, stages: Stages) -> Array:
     strategies, stack = context.strategies, context.job.stack
     nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / context.job.cluster.node_size
     contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)
-    stall = stack.pipeline_stall_s * (nodes / 64.0) ** 4
+    stall = stack.pipeline_stall_s * (nodes / 64.0) ** 8
     return np.where(strategies.pp > 1, contention + stall, 0.0)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from math import isfinite
 from pathlib import Path
 
 from trainwright.errors import BadInput
@@ -48,4 +49,6 @@ def _plain(value: object) -> object:
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None  # JSON has no infinities
     return value

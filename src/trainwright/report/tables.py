@@ -120,13 +120,15 @@ def memory_table(summary: Summary) -> Table:
     return table("Memory of the fullest device", ["part", "bytes", "of capacity"], rows)
 
 
-def what_if_table(answers: Sequence[WhatIf], winner: Strategy) -> Table:
-    """How much faster each improvement makes training, and with which plan."""
+def what_if_table(answers: Sequence[WhatIf], winner: Strategy, compared: int) -> Table:
+    """How much faster each improvement makes training, and with which of the best plans compared."""
     rows = [
         [each.resource, f"{each.faster:+.1%}", "the same" if each.strategy == winner else str(each.strategy)]
         for each in answers
     ]
-    result = table("What if 25 % better", ["", "faster", "best plan then"], rows)
+    result = table(
+        f"What if 25 % better (among the {compared} best plans)", ["", "faster", "best plan then"], rows
+    )
     result.columns[2].justify, result.columns[2].no_wrap = "left", False
     return result
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.search.ahead import work_ahead
 from trainwright.search.front import pareto_front
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
 from trainwright.search.space import Space, count_strategies, layer_count, strategy_blocks
@@ -49,6 +50,7 @@ class Found:
     that were evaluated. `feasible` counts among the evaluated.
     """
 
+    kept: int  # how many of the best, at most
     best: Candidates
     roomier: Candidates
     nearest: Candidates
@@ -58,41 +60,47 @@ class Found:
 
     @property
     def bound(self) -> float:
-        """The score that a strategy must beat to enter the bench."""
-        return float(self.best.score[-1]) if len(self.best) >= BENCH else np.inf
+        """The score that a strategy must reach to be among the best that are kept."""
+        return float(self.best.score[-1]) if len(self.best) >= self.kept else np.inf
 
 
 def find_plans(question: Question) -> Found:
     """The best strategies for a question, in a stable order; `best` is empty if nothing fits."""
-    found = _nothing(sum(count_strategies(space_of(question, batch)) for batch in question.batches))
+    considered = sum(count_strategies(space_of(question, batch)) for batch in question.batches)
+    found = replace(_nothing(), considered=considered, kept=max(question.top, BENCH))
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
         space = space_of(question, batch)
         ladder = question.objective != "memory"
         pending: list[Candidates] = []
-        for block in strategy_blocks(lightest(space) if ladder else space):
-            found, candidates, fit = _evaluate(question, job, block, found)
+        for block, result in _estimated(job, lightest(space) if ladder else space):
+            found, candidates, fit = _add(question, job, block, result, found)
             if ladder:
-                pending.append(candidates.take(~fit & (candidates.score < found.bound)))
+                pending.append(candidates.take(~fit & (candidates.score <= found.bound)))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
                 pending = []
         if pending:
             found = _climb(question, job, space, join_candidates(pending), found)
-    return replace(found, best=best(found.best, max(question.top, BENCH)))
+    return found
 
 
 def find_front(question: Question) -> Candidates:
     """The Pareto front of time per token against memory over every legal strategy that fits."""
-    front: Candidates | None = None
+    front = _nothing().best
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
-        for block in strategy_blocks(space_of(question, batch)):
-            _, candidates, fit = _evaluate(question, job, block, None)
-            kept = candidates.take(fit)
-            front = pareto_front(kept if front is None else join_candidates([front, kept]))
-    assert front is not None
+        for block, result in _estimated(job, space_of(question, batch)):
+            fit = _fit(job, result)
+            kept = _candidates(question, job, block, result).take(fit)
+            front = pareto_front(join_candidates([front, kept]))
     return front
+
+
+def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
+    """Every block of a space with its estimates."""
+    unbounded = _unbounded(job)
+    return work_ahead(lambda block: estimate(unbounded, block), strategy_blocks(space))
 
 
 def space_of(question: Question, batch: int) -> Space:
@@ -128,19 +136,27 @@ def _fit(job: Job, result: Estimates, room: float = 1.0) -> Flags:
     return np.asarray(result.feasible & (result.total_bytes <= room * capacity_bytes))
 
 
-def _evaluate(
-    question: Question, job: Job, strategies: Strategies, found: Found | None
-) -> tuple[Found, Candidates, Flags]:
-    """What was found with these strategies added, all of them as candidates, and which fit."""
-    found = found or _nothing(0)
-    result = estimate(_unbounded(job), strategies)
-    candidates = Candidates(
+def _candidates(question: Question, job: Job, strategies: Strategies, result: Estimates) -> Candidates:
+    return Candidates(
         strategies=strategies,
         global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
         score=np.where(result.feasible, objective(question.objective)(job, result), np.inf),
         step_s=result.step_s,
         total_bytes=result.total_bytes,
     )
+
+
+def _evaluate(
+    question: Question, job: Job, strategies: Strategies, found: Found
+) -> tuple[Found, Candidates, Flags]:
+    return _add(question, job, strategies, estimate(_unbounded(job), strategies), found)
+
+
+def _add(
+    question: Question, job: Job, strategies: Strategies, result: Estimates, found: Found
+) -> tuple[Found, Candidates, Flags]:
+    """What was found with these strategies added, all of them as candidates, and which fit."""
+    candidates = _candidates(question, job, strategies, result)
     fit, roomy = _fit(job, result), _fit(job, result, ROOMIER)
     good = fit & (candidates.score <= found.bound)
     nearest = found.nearest
@@ -149,7 +165,7 @@ def _evaluate(
         nearest = by_memory(join_candidates([nearest, candidates.take(least)]))
     found = replace(
         found,
-        best=best(join_candidates([found.best, candidates.take(good)]), max(question.top, BENCH)),
+        best=best(join_candidates([found.best, candidates.take(good)]), found.kept),
         roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
         nearest=nearest,
         evaluated=found.evaluated + len(strategies),
@@ -164,24 +180,24 @@ def _fastest(candidates: Candidates, among: Flags) -> Flags:
     return np.asarray(among & (candidates.score <= candidates.score[among].min()))
 
 
-def _nothing(considered: int) -> Found:
+def _nothing() -> Found:
     empty = np.zeros(0)
     none = np.zeros(0, dtype=np.int64)
     strategies = Strategies(**dict.fromkeys(Strategies.__dataclass_fields__, none))
     no = Candidates(strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty)
-    return Found(best=no, roomier=no, nearest=no, considered=considered, evaluated=0, feasible=0)
+    return Found(kept=BENCH, best=no, roomier=no, nearest=no, considered=0, evaluated=0, feasible=0)
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
     """What was found with recomputation and offloading added where they are needed."""
-    pending = pending.take(pending.score < found.bound)
+    pending = pending.take(pending.score <= found.bound)
     fitted: dict[tuple[int, int], Flags] = {}
     for recompute, offload in _rungs(space):
         settled = np.zeros(len(pending), dtype=bool)
         for (r, o), fit in fitted.items():
             if r <= recompute and _included(o, offload):
                 settled |= fit
-        rows = np.flatnonzero(~settled & (pending.score < found.bound))
+        rows = np.flatnonzero(~settled & (pending.score <= found.bound))
         fitted[recompute, offload] = np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue

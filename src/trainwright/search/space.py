@@ -151,15 +151,13 @@ def _splits_tensor(sizes: Mapping[str, int], tp: int) -> bool:
 
 def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
     """The axes whose product is every strategy of one set of degrees; knobs that go together share one."""
-    per_replica = max(space.global_batch // dp, 1)
     return {
         ("dp", "tp", "cp", "pp"): [(dp, tp, cp, pp)],
-        ("schedule", "vpp"): _schedules(space, pp),
+        ("schedule", "vpp", "micro_batch"): _pipelines(space, pp, dp),
         ("ep", "etp"): _expert_splits(space, tp, cp, dp),
         ("zero", "shard"): _sharding(space, cp, pp, dp),
-        ("micro_batch",): _single(space, "micro_batch", _divisors(per_replica)),
         ("sp",): _single(space, "sp", [0, 1] if tp > 1 else [0]),
-        ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS)) if cp > 1 else [0]),
+        ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS))) if cp > 1 else [(0,)],
         ("recompute",): _single(space, "recompute", range(len(RECOMPUTES))),
         ("offload",): _single(space, "offload", range(len(OFFLOADS))),
         ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
@@ -195,10 +193,22 @@ def _strategies(grids: Sequence[Grid]) -> Strategies:
     return Strategies(**columns)
 
 
+def _pipelines(space: Space, pp: int, dp: int) -> list[tuple[int, int, int]]:
+    """(schedule, vpp, micro batch): interleaving needs microbatches in whole rounds of the stages."""
+    per_replica = max(space.global_batch // dp, 1)
+    sizes = _allowed(space, "micro_batch", _divisors(per_replica))
+    return [
+        (schedule, vpp, size)
+        for (schedule, vpp), size in product(_schedules(space, pp), sizes)
+        if vpp == 1 or per_replica // size % pp == 0 or not space.check_divisors
+    ]
+
+
 def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
     """(schedule, vpp): one chunk per stage, or interleaved where layers (or layers and ends) divide."""
     if pp == 1:
-        return [(SCHEDULES.index("1f1b"), 1)]
+        whole = 1 in space.fixed.get("vpp", (1,)) or not space.check_divisors
+        return [(SCHEDULES.index("1f1b"), 1)] if whole else []
     layers = layer_count(space.graph)
     most = (layers + 2) // pp
     chunks = [v for v in range(2, most + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
@@ -227,8 +237,10 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
 def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
     """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline."""
     ranks = dp * cp
-    zeros = [0] if ranks == 1 else [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
+    zeros = [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
     zeros = _allowed(space, "zero", zeros)
+    if ranks == 1:
+        zeros = zeros[:1]  # nothing to share with: all stages are alike
     groups = [0, *(g for g in _divisors(ranks) if 1 < g < ranks)]
     shards = _allowed(space, "shard", groups)
     return [(z, s) for z in zeros for s in (shards if z == 3 else [0]) if z == 3 or s == 0]

@@ -70,3 +70,11 @@ def test_json_of_a_strategy_is_its_line_and_its_knobs() -> None:
 def test_csv_quotes_what_needs_it() -> None:
     text = render_csv(["a", "b"], [{"a": 'say "x", y', "b": 1, "ignored": 2}])
     assert list(csv.DictReader(io.StringIO(text))) == [{"a": 'say "x", y', "b": "1"}]
+
+
+def test_json_has_no_infinities() -> None:
+    assert json.loads(render_json({"a": float("nan"), "b": float("inf"), "c": 1.5})) == {
+        "a": None,
+        "b": None,
+        "c": 1.5,
+    }

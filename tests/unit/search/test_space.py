@@ -76,3 +76,11 @@ def test_a_choice_is_its_index() -> None:
 def test_a_number_is_needed_where_the_knob_is_one() -> None:
     with pytest.raises(BadInput, match="is not a whole number; write it like tp=4"):
         knob_value("tp", "four")
+
+
+def test_interleaving_needs_microbatches_in_whole_rounds_of_the_stages() -> None:
+    every = legal_strategies(space(devices=4, global_batch=8, fixed={"pp": (4,)}))
+    interleaved = every.take(every.vpp > 1)
+    # eight sequences in microbatches of 1 or 2 are 8 or 4 microbatches for 4 stages; of 4, only 2
+    assert set(interleaved.micro_batch) == {1, 2}
+    assert set(every.micro_batch) == {1, 2, 4, 8}
