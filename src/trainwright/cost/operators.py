@@ -121,11 +121,9 @@ def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     if machine.stack.attention == "unfused":
         return _unfused_attention(op, sizes, machine)
-    queries, keys = sizes["seq"], _keys(op, sizes)
+    queries = sizes["seq"]
     rows = sizes["batch"] * sizes["heads"]
-    flops = 2.0 * rows * queries * keys * (sizes["head_dim"] + sizes["v_dim"])
-    if op.causal and op.window is None:
-        flops = flops / 2.0
+    flops = 2.0 * rows * queries * _attended(op, sizes) * (sizes["head_dim"] + sizes["v_dim"])
     # Blocks of 128 queries are dealt to compute units; few of them leave units idle at the end.
     waves = rows * np.ceil(queries / 128.0) / machine.device.compute_units
     rate = machine.device.peak(machine.wide) * machine.stack.pace * waves / (waves + 1.2)
@@ -153,6 +151,12 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
         weight_s=np.zeros(1),
         kernels=_UNFUSED_ATTENTION_KERNELS,
     )
+
+
+def _attended(op: Op, sizes: Sizes) -> Array:
+    """Keys that a query meets on average: under a causal mask s·w − w²/2 pairs of s queries and a reach of w."""
+    keys = _keys(op, sizes)
+    return keys - keys * keys / (2.0 * sizes["seq_kv"]) if op.causal else keys
 
 
 def _keys(op: Op, sizes: Sizes) -> Array:

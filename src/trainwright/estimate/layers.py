@@ -1,7 +1,7 @@
 """The times of the layers, the embedding and the head at every distinct shape, communication included."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from trainwright.cost.operators import Machine
 from trainwright.estimate.blocks import BlockCosts, block_costs, no_costs
 from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import PRECISIONS
+from trainwright.model.graph import Segment
+from trainwright.plan.strategy import CP_KINDS, PRECISIONS
 
 Array = NDArray[np.float64]
 
@@ -23,11 +24,9 @@ class Part:
     costs: BlockCosts
     forward_s: Array  # with exposed communication and the host's floor
     backward_s: Array
-    forward_device_s: Array  # device work only
-    backward_device_s: Array
-    tp_s: Array  # exposed tensor-parallel communication, forward and backward together
-    cp_s: Array  # exposed, forward (backward costs twice as much)
-    ep_s: Array  # exposed, forward (backward costs as much)
+    tp_s: Array  # exposed communication, forward and backward together
+    cp_s: Array
+    ep_s: Array
     tp_all_s: Array  # the same, hidden or not
     cp_all_s: Array
     ep_all_s: Array
@@ -50,14 +49,12 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
     return layers, *(_with_communication(job, links, shapes, costs) for costs in (mean, first, last))  # type: ignore[return-value]
 
 
-def _costs_by_precision(job: Job, segment: object, shapes: Shapes) -> BlockCosts:
+def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCosts:
     """Block costs where each precision among the shapes is computed at its own rates."""
-    from dataclasses import fields
-
     codes = np.unique(shapes.precision)
     tables = [
         block_costs(
-            job.graph, segment, job.seq, shapes,  # type: ignore[arg-type]
+            job.graph, segment, job.seq, shapes,
             Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack, precision=PRECISIONS[code]),
         )
         for code in codes
@@ -71,33 +68,40 @@ def _costs_by_precision(job: Job, segment: object, shapes: Shapes) -> BlockCosts
 
 
 def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Part:
-    stack = job.stack
+    stack, on = job.stack, shapes.overlap
     tp = _tensor_parallel_s(links, shapes, costs)
-    cp_forward = _context_parallel_s(links, shapes, costs)
+    cp = _context_parallel_s(links, shapes, costs)
     ep = _expert_parallel_s(links, shapes, costs, job.graph.sizes.get("top_k", 1))
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )
-    tp_forward = tp * (1.0 - stack.tp_forward_overlap)
+    tp_forward = tp * (1.0 - stack.tp_forward_overlap * on)
     # Backward, sums over ranks hide behind the weight gradients, which do not wait for them.
-    tp_backward = tp - np.minimum(tp * stack.tp_overlap, costs.matmul_weight_s)
-    cp_exposed = np.maximum(cp_forward * (1.0 - stack.cp_overlap), cp_forward - costs.attention_forward_s)
-    ep_exposed = ep * (1.0 - stack.ep_overlap)
+    tp_backward = tp - np.minimum(tp * stack.tp_overlap * on, costs.matmul_weight_s)
+    # A ring passes keys and values on behind the attention to those it holds; a gather must end first.
+    share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
+    cp_forward = cp - np.minimum(cp * share, costs.attention_forward_s) + _ring_steps_s(job, shapes, costs)
+    cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
+    ep_exposed = ep * (1.0 - stack.ep_overlap * on)
     host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     return Part(
         costs=costs,
-        forward_s=smooth_max(forward + tp_forward + cp_exposed + ep_exposed, host),
-        backward_s=smooth_max(backward + tp_backward + 2.0 * cp_exposed + ep_exposed, host),
-        forward_device_s=forward,
-        backward_device_s=backward,
+        forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, host),
+        backward_s=smooth_max(backward + tp_backward + cp_backward + ep_exposed, host),
         tp_s=tp_forward + tp_backward,
-        cp_s=cp_exposed,
-        ep_s=ep_exposed,
+        cp_s=cp_forward + cp_backward,
+        ep_s=2.0 * ep_exposed,
         tp_all_s=2.0 * tp,
-        cp_all_s=cp_forward,
-        ep_all_s=ep,
+        cp_all_s=3.0 * cp,
+        ep_all_s=2.0 * ep,
     )
+
+
+def _ring_steps_s(job: Job, shapes: Shapes, costs: BlockCosts) -> Array:
+    """The cost of cutting attention into one kernel per member of the ring."""
+    steps = np.where(shapes.cp_kind == CP_KINDS.index("ring"), shapes.cp - 1.0, 0.0)
+    return np.where(costs.kv_bytes > 0, 2.0 * steps * job.efficiency.kernel_s, 0.0)
 
 
 def smooth_max(a: Array, b: Array) -> Array:

@@ -1,154 +1,110 @@
 """Memory of the fullest device of each strategy, by what it holds."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.constants import Stack
-from trainwright.estimate.stages import Stages
+from trainwright.estimate.layers import Part
+from trainwright.estimate.layouts import Layouts
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
-Columns = Mapping[str, Array]
+Ints = NDArray[np.int64]
+
+# Which choices of `offload` move optimizer state, and which move activations.
+MOVES_OPTIMIZER = np.array([name in ("optimizer", "both") for name in OFFLOADS])
+MOVES_ACTIVATIONS = np.array([name in ("activations", "both") for name in OFFLOADS])
 
 
-def gradient_sizes(stack: Stack, strategies: Strategies) -> tuple[Array, Array]:
-    """Bytes per parameter of a gradient as it is accumulated, and as it is sent: fp16 runs keep both in fp16."""
-    half = strategies.precision == PRECISIONS.index("fp16")
-    kept = np.where(half, min(stack.gradient_bytes, stack.fp16_gradient_bytes), stack.gradient_bytes)
-    return kept, np.where(half, min(stack.reduce_bytes, stack.fp16_gradient_bytes), stack.reduce_bytes)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activations:
+    """Bytes per layer and microbatch at each shape: kept for backward by choice of recomputation, and in work."""
+
+    kept: Array  # over (recompute, shape)
+    working: Array  # over (recompute, shape): the layer being worked on
+    first_end: Array  # over shapes: kept by the first end of the model
+    last_end: Array  # by the last, logits included
 
 
-def owned_parameters(
-    stages: Stages, layer: Columns, first: Columns, last: Columns, strategies: Strategies
-) -> tuple[Array, Array]:
-    """Dense and expert parameters on the device of the stage that holds most, before ZeRO shards them."""
-    ends = np.where(
-        strategies.pp == 1,
-        first["dense_parameters"] + last["dense_parameters"],
-        np.maximum(first["dense_parameters"], last["dense_parameters"]),
+def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, sp: Array) -> Activations:
+    """What activations take at each shape, as the stack keeps them."""
+    stack, costs = job.stack, layer.costs
+    whole = costs.tp_reductions * costs.hidden_bytes * (1.0 - 1.0 / tp)
+    extra = stack.gathered_inputs * np.where(sp > 0, whole, 0.0)
+    saved = stack.activations * costs.saved_bytes
+    selective = stack.activations * costs.selective_bytes
+    gradient = 2.0 * costs.hidden_bytes
+    vocab = float(job.graph.sizes.get("vocab", 0)) / (tp if stack.splits_logits else 1.0)
+    logits = stack.logits_bytes / 2.0 * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
+    return Activations(
+        kept=np.stack([saved + extra, selective + extra, costs.input_bytes]),
+        working=stack.workspace * np.stack([gradient, gradient, gradient + saved + extra]),
+        first_end=first.costs.saved_bytes,
+        last_end=last.costs.saved_bytes + logits,
     )
-    most = np.where(strategies.pp == 1, stages.middle, np.maximum(stages.first, stages.last))
-    dense = np.maximum(most * layer["dense_parameters"] + ends, stages.middle * layer["dense_parameters"])
-    return dense, stages.middle * layer["expert_parameters"]
 
 
 def memory_parts(
-    job: Job, strategies: Strategies, stages: Stages, layer: Columns, first: Columns, last: Columns
+    job: Job, strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, microbatches: Array
 ) -> dict[str, Array]:
-    """Bytes on the fullest device, of its parts: on the first, the second or the last stage, or the only one."""
-    held = _in_flight(strategies, stages)
-    none = dict.fromkeys(first, np.zeros(len(strategies)))
-    both = {name: first[name] + last[name] for name in first}
-    if job.graph.tied:
-        shared = np.minimum(first["dense_parameters"], last["dense_parameters"])
-        both["dense_parameters"] = both["dense_parameters"] - shared
-    candidates = [
-        _stage_bytes(job, strategies, stages.first, layer, first, held),
-        _stage_bytes(job, strategies, stages.middle, layer, none, np.maximum(held - 1.0, 1.0)),
-        _stage_bytes(job, strategies, stages.last, layer, last, np.ones(len(strategies))),
-    ]
-    alone = _stage_bytes(job, strategies, stages.middle, layer, both, held)
-    logits = _logits_bytes(job, strategies, last)
-    candidates[2]["activations"] = candidates[2]["activations"] + logits
-    alone["activations"] = alone["activations"] + logits
-    totals = np.stack([sum(parts.values(), start=np.zeros(1)) for parts in candidates])
-    fullest = np.argmax(totals, axis=0)
-    return {
-        name: np.where(strategies.pp == 1, alone[name], np.choose(fullest, [each[name] for each in candidates]))
-        for name in alone
-    }
-
-
-def _in_flight(strategies: Strategies, stages: Stages) -> Array:
-    """Microbatches whose activations the first stage holds at once (chunks of it, for interleaving)."""
-    pp, vpp = strategies.pp.astype(float), strategies.vpp.astype(float)
-    steady = np.where(vpp > 1, ((vpp + 1.0) * pp - 1.0) / vpp, pp)
-    held = np.minimum(steady, stages.microbatches)
-    return np.where(strategies.schedule == SCHEDULES.index("gpipe"), stages.microbatches, held)
-
-
-def _stage_bytes(
-    job: Job, strategies: Strategies, layers: Array, layer: Columns, end: Columns, in_flight: Array
-) -> dict[str, Array]:
-    stack = job.stack
-    ranks = strategies.dp * strategies.cp
-    shard = np.where(strategies.shard > 0, np.minimum(strategies.shard, ranks), ranks).astype(float)
-    expert_shard = np.maximum(shard * strategies.tp / (strategies.ep * strategies.etp), 1.0)
-    dense = layers * layer["dense_parameters"] + end["dense_parameters"]
-    expert = layers * layer["expert_parameters"]
-
-    def share(stage: int) -> Array:
-        """Parameters kept when state is sharded from ZeRO `stage` on."""
-        on = strategies.zero >= stage
-        return dense / np.where(on, shard, 1.0) + expert / np.where(on, expert_shard, 1.0)
-
-    gathered = np.where(strategies.zero == 3, 2.0 * (layer["dense_parameters"] + layer["expert_parameters"]), 0.0)
-    off = strategies.offload
-    optimizer = stack.optimizer_bytes * share(1) * ~np.isin(off, [OFFLOADS.index("optimizer"), OFFLOADS.index("both")])
-    layer = _as_kept(job, strategies, layer)
-    activations = _activation_bytes(strategies, layers, layer, end, in_flight) + _working_bytes(job, strategies, layer)
-    weights = 2.0 * (share(3) + gathered)
-    gradients = gradient_sizes(stack, strategies)[0] * share(2)
-    used = weights + gradients + optimizer + activations
+    """Bytes on the fullest device, of its parts: on the first, the second or the last stage."""
+    choice = strategies.recompute
+    kept = table.kept[choice, shape]
+    mixed = strategies.recompute_layers > 0
+    saved = table.kept[RECOMPUTES.index("none"), shape] if mixed.any() else kept
+    working = table.working[choice, shape]
+    stays = ~MOVES_OPTIMIZER[strategies.offload]
+    away = MOVES_ACTIVATIONS[strategies.offload]
+    first, last = table.first_end[shape], table.last_end[shape]
+    alone = strategies.pp == 1
+    held, tail = in_flight(strategies, microbatches)
+    stages = layouts.stages
+    ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
+    activations, totals = [], []
+    for layers, end, count, state in zip(
+        (stages.first[layout], stages.middle[layout], stages.last[layout]),
+        ends, (held, np.maximum(held - 1.0, 1.0), tail), layouts.states, strict=True,
+    ):  # fmt: skip
+        body = layers * kept
+        if mixed.any():
+            whole = np.maximum(layers - strategies.recompute_layers, 0.0)
+            body = np.where(mixed, (layers - whole) * kept + whole * saved, body)
+        used = count * np.where(away, 2.0 * kept, body + end) + working
+        activations.append(used)
+        totals.append(used + (state.weights + state.gradients)[layout] + state.optimizer[layout] * stays)
+    fullest = np.where(alone, 0, np.argmax(totals, axis=0))
+    index = fullest * len(stages.middle) + layout
+    optimizer = np.concatenate([state.optimizer for state in layouts.states])[index] * stays
+    weights = np.concatenate([state.weights for state in layouts.states])[index]
+    gradients = np.concatenate([state.gradients for state in layouts.states])[index]
+    chosen = np.choose(fullest, activations)
     return {
         "weights": weights,
         "gradients": gradients,
         "optimizer": optimizer,
-        "activations": activations,
-        "buffers": np.full(len(strategies), stack.context_bytes),
-        "reserve": stack.fragmentation * used,
+        "activations": chosen,
+        "buffers": np.full(len(strategies), job.stack.context_bytes),
+        "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
     }
 
 
-def _as_kept(job: Job, strategies: Strategies, layer: Columns) -> Columns:
-    """A layer's columns with what the stack keeps beyond the least: unfused copies, gathered inputs."""
-    stack = job.stack
-    whole = layer["tp_reductions"] * layer["hidden_bytes"] * (1.0 - 1.0 / strategies.tp)
-    extra = stack.gathered_inputs * np.where((strategies.sp > 0) & (strategies.pp == 1), whole, 0.0)
-    kept = {name: stack.activations * layer[name] + extra for name in ("saved_bytes", "selective_bytes")}
-    return {**layer, **kept}
+def in_flight(strategies: Strategies, microbatches: Array) -> tuple[Array, Array]:
+    """Microbatches whose activations the first and the last stage hold at once (their chunks, if interleaved)."""
+    pp, vpp = strategies.pp, strategies.vpp
+    steady = np.where(vpp > 1, ((vpp + 1.0) * pp - 1.0) / vpp, pp)
+    tail = np.where(vpp > 1, ((vpp - 1.0) * pp + 1.0) / vpp, 1.0)
+    everything = strategies.schedule == SCHEDULES.index("gpipe")
+    held = np.where(everything, microbatches, np.minimum(steady, microbatches))
+    return held, np.where(everything, microbatches, np.minimum(tail, microbatches))
 
 
-def _kept_per_layer(strategies: Strategies, layer: Columns) -> Array:
-    """Bytes that a layer keeps for backward per microbatch under the strategy's recomputation."""
-    full = strategies.recompute == RECOMPUTES.index("full")
-    selective = strategies.recompute == RECOMPUTES.index("selective")
-    return np.where(full, layer["input_bytes"], np.where(selective, layer["selective_bytes"], layer["saved_bytes"]))
-
-
-def _activation_bytes(
-    strategies: Strategies, layers: Array, layer: Columns, end: Columns, in_flight: Array
+def host_bytes(
+    strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, microbatches: Array
 ) -> Array:
-    kept = layers * _kept_per_layer(strategies, layer)
-    partial = (strategies.recompute == RECOMPUTES.index("full")) & (strategies.recompute_layers > 0)
-    untouched = np.maximum(layers - strategies.recompute_layers, 0.0)
-    mixed = (layers - untouched) * layer["input_bytes"] + untouched * layer["saved_bytes"]
-    kept = np.where(partial, mixed, kept)
-    off = np.isin(strategies.offload, [OFFLOADS.index("activations"), OFFLOADS.index("both")])
-    return in_flight * np.where(off, _kept_per_layer(strategies, layer) * 2.0, kept + end["saved_bytes"])
-
-
-def _working_bytes(job: Job, strategies: Strategies, layer: Columns) -> Array:
-    """The layer being worked on: what it saves while it is recomputed, and gradients of its activations."""
-    full = strategies.recompute == RECOMPUTES.index("full")
-    return job.stack.workspace * (np.where(full, layer["saved_bytes"], 0.0) + 2.0 * layer["hidden_bytes"])
-
-
-def _logits_bytes(job: Job, strategies: Strategies, last: Columns) -> Array:
-    """Logits, their copies and their gradient, which live together at the turn from forward to backward."""
-    share: float | Array = float(job.graph.sizes.get("vocab", 0)) / float(job.graph.sizes["hidden"])
-    share = share / strategies.tp if job.stack.splits_logits else share
-    return job.stack.logits_bytes / 2.0 * last["hidden_bytes"] * share
-
-
-def host_bytes(job: Job, strategies: Strategies, stages: Stages, layer: Columns) -> Array:
     """Bytes that offloading puts on the host per device."""
-    shard = np.where(strategies.zero > 0, strategies.dp * strategies.cp, 1).astype(float)
-    state = stages.middle * (layer["dense_parameters"] + layer["expert_parameters"]) / shard * job.stack.optimizer_bytes
-    kept = _in_flight(strategies, stages) * stages.middle * _kept_per_layer(strategies, layer)
-    optimizer = np.isin(strategies.offload, [OFFLOADS.index("optimizer"), OFFLOADS.index("both")])
-    activations = np.isin(strategies.offload, [OFFLOADS.index("activations"), OFFLOADS.index("both")])
-    return np.where(optimizer, state, 0.0) + np.where(activations, kept, 0.0)
+    state = np.maximum.reduce([each.optimizer for each in layouts.states])[layout]
+    kept = in_flight(strategies, microbatches)[0] * layouts.stages.middle[layout] * table.kept[strategies.recompute, shape]
+    moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * kept
+    return np.asarray(moved)

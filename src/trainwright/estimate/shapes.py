@@ -6,26 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.estimate.distinct import distinct
 from trainwright.model.graph import Region
 from trainwright.plan.strategy import Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_AXES = ("tp", "sp", "cp", "micro_batch", "ep", "etp", "precision")
+_KNOBS = ("tp", "sp", "cp", "cp_kind", "micro_batch", "ep", "etp", "precision", "overlap")
 _TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """One column per distinct combination of the knobs that shape a layer."""
+    """One column per distinct combination of the knobs that shape a layer and its communication."""
 
     tp: Array
     sp: Array
     cp: Array
+    cp_kind: Array
     micro_batch: Array
     ep: Array
     etp: Array
+    overlap: Array
     precision: Ints
 
     def __len__(self) -> int:
@@ -34,33 +37,9 @@ class Shapes:
 
 def distinct_shapes(strategies: Strategies) -> tuple[Shapes, Ints]:
     """The distinct layer shapes of a batch, and for each strategy the index of its own."""
-    code = np.zeros(len(strategies), dtype=np.int64)
-    values: list[Ints] = []
-    for name in _AXES:
-        column = getattr(strategies, name)
-        rank, present = _ranks(column)
-        values.append(present)
-        code *= len(present)
-        code += rank
-    total = int(np.prod([len(present) for present in values]))
-    used = np.zeros(total, dtype=bool)
-    used[code] = True
-    slots = np.flatnonzero(used)
-    where = np.cumsum(used, dtype=np.int64) - 1
-    columns: dict[str, Ints] = {}
-    rest = slots
-    for name, present in zip(reversed(_AXES), reversed(values), strict=True):
-        rest, digit = np.divmod(rest, len(present))
-        columns[name] = present[digit]
-    floats = {name: columns[name].astype(float) for name in _AXES if name != "precision"}
-    return Shapes(**floats, precision=columns["precision"]), where[code]
-
-
-def _ranks(column: Ints) -> tuple[Ints, Ints]:
-    """The rank of each value among the distinct ones, by a table: knobs are small integers."""
-    used = np.zeros(int(column.max()) + 1, dtype=bool)
-    used[column] = True
-    return (np.cumsum(used, dtype=np.int64) - 1)[column], np.flatnonzero(used)
+    first, where = distinct(strategies, _KNOBS)
+    columns = {knob: getattr(strategies, knob)[first].astype(float) for knob in _KNOBS if knob != "precision"}
+    return Shapes(**columns, precision=strategies.precision[first]), where
 
 
 def split_sizes(
@@ -80,4 +59,5 @@ def split_sizes(
         sizes["expert_rows"] = shapes.micro_batch * tokens["seq"] * sizes["top_k"] * shapes.etp
         sizes["experts"] = sizes["experts"] / shapes.ep
         sizes["expert_ffn"] = sizes["expert_ffn"] / shapes.etp
-    return sizes | tokens | {"batch": shapes.micro_batch, "seq_kv": np.full(len(shapes), seq["seq"])}
+    whole_lengths = {"seq_kv": np.full(len(shapes), seq["seq"])}
+    return sizes | tokens | {"batch": shapes.micro_batch} | whole_lengths

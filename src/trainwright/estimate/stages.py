@@ -12,41 +12,32 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Layers on a middle stage and on the two end stages, and microbatches per step."""
+    """Layers on a middle stage and on the two end stages."""
 
     middle: Array
     first: Array
     last: Array
-    microbatches: Array
     empty: NDArray[np.bool_]  # some stage would have nothing to do
 
 
-def stage_layout(
-    layers: int, global_batch: int | NDArray[np.int64], strategies: Strategies, head_layers: Array | None = None
-) -> Stages:
+def stage_layout(layers: int, strategies: Strategies, head_layers: Array | None = None) -> Stages:
     """Layers per stage: equal if they divide; if they do with embedding and head counted as layers, so;
     else the remainder goes to middle stages first. With `head_layers`, the head's work in layers, stages are
     cut so that each has as much work, and the last gets the layers that remain.
     """
-    microbatches = global_batch / (strategies.dp * strategies.micro_batch).astype(float)
-    if head_layers is not None:
-        middle = np.minimum(np.ceil((layers + head_layers) / strategies.pp - 1e-9), layers)
-        rest = np.maximum(layers - middle * (strategies.pp - 1), 0.0)
-        # After the last layer come two blocks, the final norm and the head: further stages stay empty.
-        left = strategies.pp - np.ceil(layers * strategies.pp / (layers + head_layers))
-        return Stages(middle=middle, first=middle, last=rest, microbatches=microbatches, empty=left > 2)
     pp = strategies.pp.astype(float)
+    if head_layers is not None:
+        middle = np.minimum(np.ceil((layers + head_layers) / pp - 1e-9), layers)
+        rest = np.maximum(layers - middle * (pp - 1), 0.0)
+        # After the last layer come two blocks, the final norm and the head: further stages stay empty.
+        left = pp - np.ceil(layers * pp / (layers + head_layers))
+        return Stages(middle=middle, first=middle, last=np.where(pp > 1, rest, layers), empty=left > 2)
     chunks = pp * strategies.vpp
     even = np.floor(layers / pp)
     rest = layers - even * pp
-    relieved = ((layers + 2) % chunks == 0) & (layers % chunks != 0) & (pp > 1)
+    relieved = ((layers + 2) % chunks == 0) & (layers % chunks != 0) & (pp > 2)
     middle = np.where(relieved, (layers + 2) / pp, even + (rest > 0))
-    middle = np.where((pp == 2) & relieved, layers / 2.0, middle)
-    first = np.where(relieved, middle - (pp > 2), even + (rest > pp - 1))
-    last = np.where(relieved, middle - (pp > 2), even + (rest > pp - 2) * (pp > 2))
-    last = np.where(pp == 1, layers, np.maximum(last, 0.0))
-    first = np.where(pp == 1, layers, np.maximum(first, 0.0))
-    middle = np.where(pp <= 2, np.maximum(first, last), middle)
-    return Stages(
-        middle=middle, first=first, last=last, microbatches=microbatches, empty=strategies.pp > layers + 2
-    )
+    first = np.where(relieved, middle - 1.0, even + (rest > np.maximum(pp - 2, 0)))
+    last = np.where(relieved, middle - 1.0, even + (rest > pp - 1))
+    middle = np.where(pp <= 2, first, middle)
+    return Stages(middle=middle, first=first, last=last, empty=pp > layers + 2)

@@ -1,306 +1,217 @@
-"""Step time of many strategies: stages, pipeline, data parallelism, optimizer."""
+"""Step time and memory of many strategies: distinct shapes and layouts are costed once and put together here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
+from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.layers import Part, model_parts
-from trainwright.estimate.memory import gradient_sizes, host_bytes, memory_parts, owned_parameters
+from trainwright.estimate.layouts import Layouts, distinct_layouts
+from trainwright.estimate.memory import MOVES_ACTIVATIONS, MOVES_OPTIMIZER, Activations, activation_table, host_bytes, memory_parts
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.shapes import distinct_shapes
-from trainwright.estimate.stages import Stages, stage_layout
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CHUNK = 1 << 15  # strategies evaluated together: their arrays stay in cache
+_CHUNK = 1 << 14  # strategies evaluated together: their arrays stay in cache
 
 
-def estimate(job: Job, strategies: Strategies) -> Estimates:
-    """Step time and memory of every strategy."""
-    shapes, where = distinct_shapes(strategies)
+def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estimates:
+    """Step time and memory of every strategy; with `detail`, also what the time is made of."""
+    if not len(strategies):
+        return _joined([], detail)
+    shapes, shape = distinct_shapes(strategies)
     links = network_links(job)
-    layers, layer, first, last = model_parts(job, links, shapes)
-    chunks = [
-        _estimate_chunk(
-            _Context(job=job, links=links, layers=layers, layer=layer, first=first, last=last,
-                     strategies=strategies.take(slice(at, at + _CHUNK)), where=where[at : at + _CHUNK],
-                     global_batch=_part(job.global_batch, slice(at, at + _CHUNK)))
-        )
-        for at in range(0, len(strategies), _CHUNK)
-    ]  # fmt: skip
-    return _joined(chunks)
+    layers, *parts = model_parts(job, links, shapes)
+    layer, first, last = parts
+    layouts, layout = distinct_layouts(job, links, layers, (layer, first, last), strategies, shape)
+    table = activation_table(job, layer, first, last, shapes.tp, shapes.sp)
+    model = _Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
+    every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
+    chunks = [slice(at, at + _CHUNK) for at in range(0, len(strategies), _CHUNK)]
+    return _joined(
+        [_estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail) for at in chunks], detail
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """Everything that one chunk of strategies is evaluated with."""
+class _Model:
+    """The tables that one job's strategies are put together from."""
 
     job: Job
-    links: Sequence[Link]
     layers: int
     layer: Part
     first: Part
     last: Part
-    strategies: Strategies
-    where: Ints
-    global_batch: int | Ints
+    layouts: Layouts
+    table: Activations
 
 
-def _part(batch: int | Ints, where: slice) -> int | Ints:
-    return batch if isinstance(batch, int) else batch[where]
-
-
-def _estimate_chunk(context: _Context) -> Estimates:
-    job, strategies, at = context.job, context.strategies, context.where
-    head = context.last.costs.dense_parameters[at] / context.layer.costs.dense_parameters[at]
-    stages = stage_layout(
-        context.layers, context.global_batch, strategies, head if job.stack.balanced_stages else None
-    )
-    layer = _Layer.of(context)
-    first = _stage_s(context, stages.first, layer, context.first)
-    last = _stage_s(context, stages.last, layer, context.last)
-    middle = stages.middle * layer.step_s
-    busiest = np.maximum(np.maximum(first, last), np.where(strategies.pp > 2, middle, 0.0))
-    whole = np.where(
-        strategies.pp == 1,
-        stages.middle * layer.step_s + _end_s(context.first, at) + _end_s(context.last, at),
-        (context.layers * layer.step_s) + _end_s(context.first, at) + _end_s(context.last, at),
-    )
-    busiest = np.where(strategies.pp == 1, whole, busiest)
-    send, send_all = _sends_s(context)
-    wait = _pipeline_wait_s(context, stages)
-    per_microbatch = busiest + send + wait
-    bubble = _bubble_s(strategies, whole - busiest, stages, layer, send)
-    dp, dp_all = _data_parallel_s(context, stages, layer)
-    optimizer = _optimizer_s(context, stages)
-    step = stages.microbatches * per_microbatch + bubble + dp + optimizer + job.stack.step_s
-    time = _breakdown(context, stages, layer, busiest) | {
-        "pp": stages.microbatches * (send + wait),
-        "bubble": bubble,
-        "dp": dp + stages.microbatches * stages.middle * layer.gather_s,
-        "optimizer": optimizer,
-        "overhead": np.full(len(strategies), job.stack.step_s),
-    }
-    time["launch"] = np.maximum(step - sum(time.values()), 0.0)
-    communication = _communication(context, stages, send_all, dp_all + stages.microbatches * layer.gather_all_s * stages.middle)
-    memory = memory_parts(job, strategies, stages, _columns(context.layer, at), _columns(context.first, at), _columns(context.last, at))
+def _estimate_chunk(
+    model: _Model, strategies: Strategies, shape: Ints, layout: Ints, global_batch: Array, detail: bool
+) -> Estimates:
+    job, layouts = model.job, model.layouts
+    microbatches = global_batch / (strategies.dp * strategies.micro_batch)
+    pieces = _pieces(model, strategies, shape, layout, microbatches)
+    step = (
+        microbatches * (pieces.busiest_s + pieces.send_s + pieces.wait_s + pieces.offload_s)
+        + pieces.bubble_s + pieces.reduce_s + pieces.update_s + job.stack.step_s
+    )  # fmt: skip
+    memory = memory_parts(job, strategies, layouts, layout, model.table, shape, microbatches)
     total = sum(memory.values(), start=np.zeros(1))
-    host = host_bytes(job, strategies, stages, _columns(context.layer, at))
+    host = host_bytes(strategies, layouts, layout, model.table, shape, microbatches)
     tiers = job.cluster.device.memory
     room = tiers[1].capacity_bytes if len(tiers) > 1 else 0.0
+    arguments = (strategies, model.layer, model.first, model.last, shape, pieces)
     return Estimates(
         step_s=step,
-        time_s=time,
-        communication_s=communication,
+        busy_s=microbatches * pieces.compute_s / strategies.pp,
+        time_s=breakdown(job, *arguments, step) if detail else {},
+        communication_s=communication(*arguments) if detail else {},
         memory_bytes=memory,
         total_bytes=total,
         host_bytes=host,
-        feasible=(total <= tiers[0].capacity_bytes) & (host <= room) & ~stages.empty,
-        hardware_flops=np.zeros(len(strategies)),
+        feasible=(total <= tiers[0].capacity_bytes) & (host <= room) & ~layouts.stages.empty[layout],
     )
 
 
-def _columns(part: Part, at: Ints) -> Mapping[str, Array]:
-    costs = part.costs
-    names = ("saved_bytes", "selective_bytes", "input_bytes", "dense_parameters", "expert_parameters", "hidden_bytes", "tp_reductions")
-    return {name: getattr(costs, name)[at] for name in names}
+def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> Pieces:
+    """What a step is put together from: times of the mean layer, of stages, of everything around them."""
+    job, layouts, layer = model.job, model.layouts, model.layer
+    stages, stack = layouts.stages, job.stack
+    forward, backward = layer.forward_s[shape], layer.backward_s[shape]
+    recompute = _recompute_s(model, strategies, shape, forward)
+    overlap = strategies.overlap * stack.dp_overlap
+    gather, gather_all = _exposed_gathers_s(model, layout, overlap, forward, backward + recompute)
+    layer_s = forward + backward + recompute + gather
+    first = _end_s(model.first, shape, layouts.first_gather_s[layout], overlap, stack.interference)
+    last = _end_s(model.last, shape, layouts.last_gather_s[layout], overlap, stack.interference)
+    alone = strategies.pp == 1
+    at_first = stages.first[layout] * layer_s + first + np.where(alone, last, 0.0)
+    at_last = np.where(alone, 0.0, stages.last[layout] * layer_s + last)
+    at_middle = np.where(strategies.pp > 2, stages.middle[layout] * layer_s, 0.0)
+    busiest = np.maximum(np.maximum(at_first, at_last), at_middle)
+    others = model.layers * layer_s + first + last - busiest
+    send, send_all = _send_s(model, strategies, shape, layout)
+    compute = model.layers * (_device_s(layer, shape) + recompute) + _device_s(model.first, shape) + _device_s(model.last, shape)
+    bubble = (others + (strategies.pp - 1) * send) / strategies.vpp
+    bubble = np.maximum(bubble * _zero_bubble(strategies, layer, shape, microbatches), 0.0)
+    reduce = layouts.reduce_s[layout]
+    hidden = np.minimum(reduce * layouts.reduce_overlap[layout] * strategies.overlap, stages.middle[layout] * backward)
+    moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
+    return Pieces(
+        microbatches=microbatches,
+        layers=np.where(at_middle >= busiest, stages.middle[layout], np.where(at_last > at_first, stages.last[layout], stages.first[layout])),
+        is_first=(at_middle < busiest) & (at_last <= at_first),
+        is_last=((at_middle < busiest) & (at_last > at_first)) | alone,
+        recompute_s=recompute,
+        gather_s=gather,
+        gather_all_s=gather_all,
+        first_gather_s=layouts.first_gather_s[layout],
+        last_gather_s=layouts.last_gather_s[layout],
+        overlap=overlap,
+        compute_s=compute,
+        busiest_s=busiest,
+        send_s=send,
+        send_all_s=send_all,
+        wait_s=layouts.wait_s[layout],
+        offload_s=_offload_s(model, strategies, shape, layout, busiest),
+        bubble_s=bubble,
+        reduce_s=reduce - hidden + stack.interference * hidden,
+        reduce_all_s=reduce,
+        update_s=layouts.update_s[layout] + moved,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
-    """The mean layer of each strategy: times per microbatch, ZeRO-3 gathers and recomputation included."""
-
-    step_s: Array
-    forward_s: Array
-    backward_s: Array  # recomputation included
-    weight_s: Array  # of the backward, what only weights need
-    recompute_s: Array
-    gather_s: Array  # exposed ZeRO-3 communication
-    gather_all_s: Array
-
-    @staticmethod
-    def of(context: _Context) -> "_Layer":
-        strategies, at, layer = context.strategies, context.where, context.layer
-        forward, backward = layer.forward_s[at], layer.backward_s[at]
-        share = np.where(
-            strategies.recompute_layers > 0,
-            np.minimum(strategies.recompute_layers * strategies.pp / context.layers, 1.0),
-            1.0,
-        )
-        full = strategies.recompute == RECOMPUTES.index("full")
-        selective = strategies.recompute == RECOMPUTES.index("selective")
-        recompute = np.where(full, share * forward, np.where(selective, layer.costs.selective_s[at], 0.0))
-        gather_f, gather_b = _zero3_layer_s(context)
-        overlap = strategies.overlap * context.job.stack.dp_overlap
-        behind_f = np.minimum(gather_f * overlap, forward)
-        behind_b = np.minimum(gather_b * overlap, backward + recompute)
-        slow = context.job.stack.interference
-        exposed = gather_f - behind_f + gather_b - behind_b + slow * (behind_f + behind_b)
-        return _Layer(
-            step_s=forward + backward + recompute + exposed,
-            forward_s=forward + gather_f - behind_f,
-            backward_s=backward + recompute + gather_b - behind_b,
-            weight_s=layer.costs.matmul_weight_s[at],
-            recompute_s=recompute,
-            gather_s=exposed,
-            gather_all_s=gather_f + gather_b,
-        )
+def _device_s(part: Part, shape: Ints) -> Array:
+    c = part.costs
+    time = (
+        c.matmul_forward_s + c.matmul_data_s + c.matmul_weight_s + c.attention_forward_s
+        + c.attention_backward_s + c.streaming_forward_s + c.streaming_backward_s
+    )  # fmt: skip
+    return np.asarray(time[shape])
 
 
-def _end_s(part: Part, at: Ints) -> Array:
-    return part.forward_s[at] + part.backward_s[at]
+def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
+    """Per layer, on average: everything again in the layers that recompute fully, or what is cheap to repeat."""
+    every = model.layers / strategies.pp
+    share = np.where(strategies.recompute_layers > 0, np.minimum(strategies.recompute_layers / every, 1.0), 1.0)
+    full = strategies.recompute == RECOMPUTES.index("full")
+    selective = strategies.recompute == RECOMPUTES.index("selective")
+    return np.where(full, share * forward, np.where(selective, model.layer.costs.selective_s[shape], 0.0))
 
 
-def _stage_s(context: _Context, layers: Array, layer: _Layer, end: Part) -> Array:
-    return layers * layer.step_s + _end_s(end, context.where)
+def _exposed_gathers_s(
+    model: _Model, layout: Ints, overlap: Array, forward: Array, backward: Array
+) -> tuple[Array, Array]:
+    """ZeRO-3 communication of a layer that compute does not hide, interference included; and all of it."""
+    ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
+    total = ahead + behind
+    hidden = np.minimum(ahead * overlap, forward) + np.minimum(behind * overlap, backward)
+    return total - hidden * (1.0 - model.job.stack.interference), total
 
 
-def _shard_ranks(strategies: Strategies) -> Array:
-    """Ranks that share one copy of the sharded state."""
-    ranks = strategies.dp * strategies.cp
-    return np.where(strategies.shard > 0, np.minimum(strategies.shard, ranks), ranks).astype(float)
+def _end_s(part: Part, shape: Ints, gather: Array, overlap: Array, interference: float) -> Array:
+    """Forward and backward of one end of the model, with its own ZeRO-3 gathers."""
+    work = part.forward_s[shape] + part.backward_s[shape]
+    return work + gather - np.minimum(gather * overlap, work) * (1.0 - interference)
 
 
-def _zero3_layer_s(context: _Context) -> tuple[Array, Array]:
-    """Gathers of one layer's weights forward; gathers and gradient scatters backward, per microbatch."""
-    strategies, at, costs = context.strategies, context.where, context.layer.costs
-    if not (strategies.zero == 3).any():
-        return np.zeros(len(strategies)), np.zeros(len(strategies))
-    ranks = _shard_ranks(strategies)
-    where = span(context.links, ranks, strategies.tp.astype(float))
-    weights = costs.dense_parameters[at] + costs.expert_parameters[at]
-    gather = all_gather_s(context.links, where, 2.0 * weights)
-    scatter = all_gather_s(context.links, where, gradient_sizes(context.job.stack, strategies)[1] * weights)
-    on = (strategies.zero == 3) & (ranks > 1)
-    return np.where(on, gather, 0.0), np.where(on, gather + scatter, 0.0)
-
-
-def _sends_s(context: _Context) -> tuple[Array, Array]:
+def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
     """Activations to the next stage and gradients back, per microbatch: exposed, and in all."""
-    strategies, at = context.strategies, context.where
-    stride = (strategies.tp * strategies.cp * strategies.dp).astype(float)
-    payload = context.layer.costs.hidden_bytes[at] / strategies.tp
-    both = 2.0 * strategies.vpp * (send_s(context.links, stride, payload) + context.job.stack.send_s)
-    both = np.where(strategies.pp > 1, both, 0.0)
-    return both * (1.0 - context.job.stack.pp_overlap * strategies.overlap), both
+    layouts, stack = model.layouts, model.job.stack
+    payload = model.layer.costs.hidden_bytes[shape] / strategies.tp
+    one = layouts.send_latency_s[layout] + payload * layouts.send_s_per_byte[layout] + stack.send_s
+    both = np.where(strategies.pp > 1, 2.0 * strategies.vpp * one, 0.0)
+    return both * (1.0 - stack.pp_overlap * strategies.overlap), both
 
 
-def _pipeline_wait_s(context: _Context, stages: Stages) -> Array:
-    """What some stacks lose per microbatch once there is a pipeline: see Stack.pipeline_tp_s and pipeline_stall_s."""
-    strategies, stack = context.strategies, context.job.stack
-    nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / context.job.cluster.node_size
-    contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)
-    stall = stack.pipeline_stall_s * (nodes / 64.0) ** 8
-    return np.where(strategies.pp > 1, contention + stall, 0.0)
+def _zero_bubble(strategies: Strategies, layer: Part, shape: Ints, microbatches: Array) -> Array:
+    """The share of the bubble that remains: weight gradients fill it, as ZB-H1 does (Qi et al., 2023).
+
+    With enough microbatches a stage's share F + B + W of the bubble becomes F + B − W.
+    """
+    is_zero = strategies.schedule == SCHEDULES.index("zb")
+    if not is_zero.any():
+        return np.ones(1)
+    weight = layer.costs.matmul_weight_s[shape] / _device_s(layer, shape)
+    times = np.minimum(2.0, 1.0 + (microbatches - 1.0) / np.maximum(strategies.pp - 1, 1))
+    return np.where(is_zero, 1.0 - times * weight, 1.0)
 
 
-def _bubble_s(strategies: Strategies, others: Array, stages: Stages, layer: _Layer, send: Array) -> Array:
-    """Waiting for the pipeline to fill and drain: the other stages' times once, divided by interleaving."""
-    fill = (others + (strategies.pp - 1) * send) / strategies.vpp
-    saved = 2.0 * (strategies.pp - 1) * stages.middle * layer.weight_s / strategies.vpp
-    zero_bubble = strategies.schedule == SCHEDULES.index("zb")
-    return np.where(zero_bubble, np.maximum(fill - saved, 0.0), fill)
+def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array) -> Array:
+    """Activations to the host and back per microbatch, as far as compute does not hide them."""
+    moves = MOVES_ACTIVATIONS[strategies.offload]
+    if not moves.any():
+        return np.zeros(len(strategies))
+    kept = model.layouts.stages.middle[layout] * model.table.kept[strategies.recompute, shape]
+    moved = np.where(moves, 2.0 * kept / model.job.cluster.network.host_bytes_per_s, 0.0)
+    hidden = np.minimum(moved * strategies.overlap, busiest)
+    return np.asarray(moved - hidden * (1.0 - model.job.stack.interference))
 
 
-def _data_parallel_s(context: _Context, stages: Stages, layer: _Layer) -> tuple[Array, Array]:
-    """Gradient reduction (and for ZeRO-1/2 the gather of updated weights): exposed, and in all."""
-    strategies, at, stack = context.strategies, context.where, context.job.stack
-    dense, expert = owned_parameters(stages, _columns(context.layer, at), _columns(context.first, at), _columns(context.last, at), strategies)
-    tp, ep = strategies.tp.astype(float), (strategies.ep * strategies.etp).astype(float)
-    ranks = (strategies.dp * strategies.cp).astype(float)
-    total = _reduce_s(context, dense, ranks, tp)
-    if expert.any():
-        total = total + _reduce_s(context, expert, np.maximum(ranks * tp / ep, 1.0), ep)
-    total = np.where(strategies.zero == 3, _replica_reduce_s(context, dense + expert), total)
-    sharded = (strategies.zero == 1) | (strategies.zero == 2)
-    total = total + np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
-    room = stages.middle * layer.backward_s
-    share = np.where(sharded, stack.zero_overlap, stack.dp_overlap)
-    hidden = np.minimum(total * share * strategies.overlap, room)
-    return total - hidden + stack.interference * hidden, total
+def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:
+    def join(name: str) -> Array:
+        return np.concatenate([np.broadcast_to(getattr(c, name), len(c)) for c in chunks] or [np.zeros(0)])
 
-
-def _reduce_s(context: _Context, parameters: Array, ranks: Array, stride: Array) -> Array:
-    strategies, stack, links = context.strategies, context.job.stack, context.links
-    where = span(links, ranks, stride)
-    reduce_bytes = gradient_sizes(stack, strategies)[1]
-    plain = all_reduce_s(links, where, reduce_bytes * parameters)
-    sharded = all_gather_s(links, where, reduce_bytes * parameters) + all_gather_s(links, where, 2.0 * parameters)
-    return np.where(strategies.zero == 0, plain, sharded)
-
-
-def _replica_reduce_s(context: _Context, parameters: Array) -> Array:
-    """HSDP: each shard's gradients are summed over the replicas of the shard group."""
-    strategies, links = context.strategies, context.links
-    shard = _shard_ranks(strategies)
-    replicas = np.maximum(strategies.dp * strategies.cp / shard, 1.0)
-    where = span(links, replicas, strategies.tp * shard)
-    return all_reduce_s(links, where, gradient_sizes(context.job.stack, strategies)[1] * parameters / shard)
-
-
-def _optimizer_s(context: _Context, stages: Stages) -> Array:
-    """The update is traffic: states and gradient read, states and weight written; over the host's link if offloaded."""
-    job, strategies, at = context.job, context.strategies, context.where
-    dense, expert = owned_parameters(stages, _columns(context.layer, at), _columns(context.first, at), _columns(context.last, at), strategies)
-    shards = np.where(strategies.zero > 0, _shard_ranks(strategies), 1.0)
-    owned = dense / shards + expert / np.maximum(shards * strategies.tp / (strategies.ep * strategies.etp), 1.0)
-    traffic = 2.0 * job.stack.optimizer_bytes + 2.0 * gradient_sizes(job.stack, strategies)[0] + 2.0
-    local = owned * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
-    offloaded = np.isin(strategies.offload, [OFFLOADS.index("optimizer"), OFFLOADS.index("both")])
-    return local + np.where(offloaded, owned * (gradient_sizes(job.stack, strategies)[0] + 2.0) / job.cluster.network.host_bytes_per_s, 0.0)
-
-
-def _breakdown(context: _Context, stages: Stages, layer: _Layer, busiest: Array) -> dict[str, Array]:
-    """Where the busiest stage's device spends its time over all microbatches."""
-    at = context.where
-    runs = stages.microbatches
-    ends = np.where(context.strategies.pp == 1, 1.0, 0.5)
-
-    def total(field: str) -> Array:
-        body = getattr(context.layer.costs, field)[at] * stages.middle
-        tips = getattr(context.first.costs, field)[at] + getattr(context.last.costs, field)[at]
-        return np.asarray(runs * (body + ends * tips))
-
-    return {
-        "matmul": total("matmul_forward_s") + total("matmul_data_s") + total("matmul_weight_s"),
-        "attention": total("attention_forward_s") + total("attention_backward_s"),
-        "streaming": total("streaming_forward_s") + total("streaming_backward_s"),
-        "recompute": runs * stages.middle * layer.recompute_s,
-        "tp": runs * stages.middle * context.layer.tp_s[at],
-        "cp": runs * stages.middle * 3.0 * context.layer.cp_s[at],
-        "ep": runs * stages.middle * 2.0 * context.layer.ep_s[at],
-    }
-
-
-def _communication(context: _Context, stages: Stages, send: Array, dp: Array) -> dict[str, Array]:
-    at, layer = context.where, context.layer
-    body = stages.microbatches * stages.middle
-    return {
-        "tp": body * layer.tp_all_s[at],
-        "cp": body * 3.0 * layer.cp_all_s[at],
-        "ep": body * 2.0 * layer.ep_all_s[at],
-        "pp": stages.microbatches * send,
-        "dp": dp,
-    }
-
-
-def _joined(chunks: Sequence[Estimates]) -> Estimates:
-    def join(name: str, keys: Sequence[str]) -> dict[str, Array]:
-        return {key: np.concatenate([np.broadcast_to(getattr(c, name)[key], len(c)) for c in chunks]) for key in keys}
+    def joined(name: str, keys: Sequence[str]) -> dict[str, Array]:
+        return {
+            key: np.concatenate([np.broadcast_to(getattr(c, name)[key], len(c)) for c in chunks] or [np.zeros(0)])
+            for key in keys
+        }
 
     return Estimates(
-        step_s=np.concatenate([c.step_s for c in chunks]),
-        time_s=join("time_s", TIMES),
-        communication_s=join("communication_s", COMMUNICATION),
-        memory_bytes=join("memory_bytes", MEMORY),
-        total_bytes=np.concatenate([c.total_bytes for c in chunks]),
-        host_bytes=np.concatenate([c.host_bytes for c in chunks]),
-        feasible=np.concatenate([c.feasible for c in chunks]),
-        hardware_flops=np.concatenate([c.hardware_flops for c in chunks]),
+        step_s=join("step_s"),
+        busy_s=join("busy_s"),
+        time_s=joined("time_s", TIMES) if detail else {},
+        communication_s=joined("communication_s", COMMUNICATION) if detail else {},
+        memory_bytes=joined("memory_bytes", MEMORY),
+        total_bytes=join("total_bytes"),
+        host_bytes=join("host_bytes"),
+        feasible=join("feasible").astype(bool),
     )

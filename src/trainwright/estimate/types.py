@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 TIMES = (
     "matmul", "attention", "streaming", "recompute", "launch",
-    "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "overhead",
+    "tp", "cp", "ep", "pp", "dp", "offload", "bubble", "optimizer", "overhead",
 )  # fmt: skip
 COMMUNICATION = ("tp", "cp", "ep", "pp", "dp")
 MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "reserve")
@@ -36,18 +36,19 @@ class Job:
 class Estimates:
     """Step time and memory of each strategy; the parts of `time_s` add up to `step_s`.
 
-    `time_s` holds what each cause adds to the step (communication: its exposed part), `communication_s` the
-    whole communication, hidden or not; `memory_bytes` the parts of the fullest device.
+    `time_s` holds what each cause adds to the step on the busiest stage (communication: its exposed part),
+    `communication_s` the whole communication, hidden or not: both are empty unless detail is asked for.
+    `busy_s` is the time that the mean device computes; `memory_bytes` are the parts of the fullest device.
     """
 
     step_s: Array
+    busy_s: Array
     time_s: Mapping[str, Array]
     communication_s: Mapping[str, Array]
     memory_bytes: Mapping[str, Array]
     total_bytes: Array
     host_bytes: Array
     feasible: NDArray[np.bool_]  # fits the device's memory and the host's, and no stage is empty
-    hardware_flops: Array  # per step, recomputation included
 
     def __len__(self) -> int:
         return len(self.step_s)

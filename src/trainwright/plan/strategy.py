@@ -56,8 +56,18 @@ class Strategy:
                 raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput("strategy zero", self.zero, "stages are 0, 1, 2 and 3", "use one of them")
-        if self.vpp > 1 and self.pp == 1:
-            raise BadInput("strategy vpp", self.vpp, "interleaving needs pp > 1", "drop vpp or raise pp")
+        if self.shard < 0 or self.recompute_layers < 0:
+            raise BadInput("strategy shard or layers", min(self.shard, self.recompute_layers), "is negative", "use 0 or more")
+        self._check_sense()
+
+    def _check_sense(self) -> None:
+        """Raise if a knob is set that the others leave without a meaning."""
+        if self.pp == 1 and (self.vpp > 1 or self.schedule != "1f1b"):
+            raise BadInput("strategy", f"vpp{self.vpp} {self.schedule}", "schedules need pp > 1", "raise pp or drop them")
+        if self.cp == 1 and self.cp_kind != "ring":
+            raise BadInput("strategy cp_kind", self.cp_kind, "needs cp > 1", "raise cp or drop it")
+        if self.recompute_layers and self.recompute != "full":
+            raise BadInput("strategy recompute_layers", self.recompute_layers, "needs full recomputation", "write full4")
 
     @property
     def devices(self) -> int:
@@ -112,7 +122,11 @@ def parse_strategy(text: str) -> Strategy:
     """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes."""
     values: dict[str, object] = {}
     for word in text.split():
-        values |= _parse_word(word, text)
+        found = _parse_word(word, text)
+        for knob in found:
+            if knob in values:
+                raise BadInput(f'strategy "{text}"', word, f"{knob} is stated twice", "state it once")
+        values |= found
     return Strategy(**values)  # type: ignore[arg-type]
 
 

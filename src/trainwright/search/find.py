@@ -100,7 +100,7 @@ def find_front(question: Question) -> Candidates:
 def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
     """Every block of a space with its estimates."""
     unbounded = _unbounded(job)
-    return work_ahead(lambda block: estimate(unbounded, block), strategy_blocks(space))
+    return work_ahead(lambda block: estimate(unbounded, block, detail=False), strategy_blocks(space))
 
 
 def space_of(question: Question, batch: int) -> Space:
@@ -149,7 +149,7 @@ def _candidates(question: Question, job: Job, strategies: Strategies, result: Es
 def _evaluate(
     question: Question, job: Job, strategies: Strategies, found: Found
 ) -> tuple[Found, Candidates, Flags]:
-    return _add(question, job, strategies, estimate(_unbounded(job), strategies), found)
+    return _add(question, job, strategies, estimate(_unbounded(job), strategies, detail=False), found)
 
 
 def _add(

@@ -13,7 +13,6 @@ from trainwright.plan.strategy import Strategies, join_strategies
 
 Ints = NDArray[np.int64]
 _DIGITS = 10  # scores that agree in so many digits are a tie: the order of additions must not decide
-_BUSY = ("matmul", "attention", "streaming", "recompute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +86,7 @@ def _cost(job: Job, estimates: Estimates) -> Array:
 
 def _energy(job: Job, estimates: Estimates) -> Array:
     """Joules per token."""
-    busy = sum((estimates.time_s[name] for name in _BUSY), start=np.zeros(1)) / estimates.step_s
-    return _time(job, estimates) * power_w(job.cluster, busy)
+    return _time(job, estimates) * power_w(job.cluster, estimates.busy_s / estimates.step_s)
 
 
 def _memory(job: Job, estimates: Estimates) -> Array:

@@ -151,7 +151,7 @@ def _predict_group(
         seq=case.seq,
         global_batch=group.global_batch,
     )
-    result = estimate(job, group.candidates)
+    result = estimate(job, group.candidates, detail=False)
     starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
     # The fastest candidate that fits; if none fits, the one that needs least.
     fit = result.feasible

@@ -1,0 +1,238 @@
+"""What depends only on how devices are laid out: stages, data-parallel communication, the update, model state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
+from trainwright.cost.constants import Stack
+from trainwright.estimate.distinct import distinct
+from trainwright.estimate.layers import Part
+from trainwright.estimate.stages import Stages, stage_layout
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import PRECISIONS, Strategies
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_KNOBS = ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "zero", "shard", "precision")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Parameters that one device of a stage owns before ZeRO shards them."""
+
+    dense: Array
+    expert: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Bytes of model state on a device of one stage."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layouts:
+    """One column per distinct layout. States are of the first, second and last stage (the only one is first)."""
+
+    stages: Stages
+    states: tuple[State, State, State]
+    gather_forward_s: Array  # ZeRO-3, per layer and microbatch
+    gather_backward_s: Array
+    first_gather_s: Array  # ZeRO-3, of the two ends, per microbatch
+    last_gather_s: Array
+    reduce_s: Array  # gradients (and updated weights of ZeRO-1 and 2), per step
+    reduce_overlap: Array  # share of it that may hide
+    update_s: Array  # the optimizer's traffic
+    update_moved_s: Array  # what offloading it adds
+    send_latency_s: Array  # to the next stage
+    send_s_per_byte: Array
+    wait_s: Array  # per microbatch of a pipeline
+
+
+def distinct_layouts(
+    job: Job, links: Sequence[Link], layers: int, parts: tuple[Part, Part, Part], strategies: Strategies, shape: Ints
+) -> tuple[Layouts, Ints]:
+    """The distinct layouts of a batch, and for each strategy the index of its own."""
+    rows, where = distinct(strategies, _KNOBS)
+    builder = _Builder(job=job, links=links, strategies=strategies.take(rows), parts=parts, shape=shape[rows])
+    return builder.layouts(layers), where
+
+
+def shard_ranks(strategies: Strategies) -> Array:
+    """Ranks that share one copy of the sharded state."""
+    ranks = strategies.dp * strategies.cp
+    return np.where(strategies.shard > 0, np.minimum(strategies.shard, ranks), ranks).astype(float)
+
+
+def expert_shard_ranks(strategies: Strategies) -> Array:
+    """Ranks that share one copy of the experts' sharded state: those of `shard_ranks` that hold the same experts."""
+    return np.maximum(shard_ranks(strategies) * strategies.tp / (strategies.ep * strategies.etp), 1.0)
+
+
+def gradient_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
+    """Bytes per parameter of a gradient as it is accumulated, and as it is sent: fp16 runs keep both in fp16."""
+    half = precision == PRECISIONS.index("fp16")
+    kept = np.where(half, min(stack.gradient_bytes, stack.fp16_gradient_bytes), stack.gradient_bytes)
+    return kept, np.where(half, min(stack.reduce_bytes, stack.fp16_gradient_bytes), stack.reduce_bytes)
+
+
+def weight_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
+    """Bytes per parameter of a weight and of its optimizer state: in fp32 the weight is its own main copy."""
+    whole = precision == PRECISIONS.index("fp32")
+    return np.where(whole, 4.0, 2.0), np.where(whole, min(8.0, stack.optimizer_bytes), stack.optimizer_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Builder:
+    job: Job
+    links: Sequence[Link]
+    strategies: Strategies
+    parts: tuple[Part, Part, Part]  # mean layer, first end, last end
+    shape: Ints
+
+    def layouts(self, layers: int) -> Layouts:
+        head = self._of(2, "dense_parameters") / self._of(0, "dense_parameters")
+        stages = stage_layout(layers, self.strategies, head if self.job.stack.balanced_stages else None)
+        owned = self._owned(stages)
+        gather_f, gather_b = self._zero3_s(self._of(0, "dense_parameters"), self._of(0, "expert_parameters"))
+        ends = [sum(self._zero3_s(self._of(i, "dense_parameters"), np.zeros(1)), start=np.zeros(1)) for i in (1, 2)]
+        update, moved = self._update_s(owned)
+        reduce, overlap = self._reduce_s(stages, owned)
+        latency, per_byte = self._send()
+        return Layouts(
+            stages=stages,
+            states=tuple(self._state(each) for each in owned),  # type: ignore[arg-type]
+            gather_forward_s=gather_f,
+            gather_backward_s=gather_b,
+            first_gather_s=ends[0],
+            last_gather_s=ends[1],
+            reduce_s=reduce,
+            reduce_overlap=overlap,
+            update_s=update,
+            update_moved_s=moved,
+            send_latency_s=latency,
+            send_s_per_byte=per_byte,
+            wait_s=self._wait_s(stages),
+        )
+
+    def _of(self, part: int, field: str) -> Array:
+        return np.asarray(getattr(self.parts[part].costs, field)[self.shape])
+
+    def _owned(self, stages: Stages) -> tuple[Parameters, Parameters, Parameters]:
+        """Parameters of the first, second and last stage; tied weights count once where both ends are one stage."""
+        dense, expert = self._of(0, "dense_parameters"), self._of(0, "expert_parameters")
+        first, last = self._of(1, "dense_parameters"), self._of(2, "dense_parameters")
+        tied = np.minimum(first, last) if self.job.graph.tied else np.zeros(1)
+        alone = self.strategies.pp == 1
+        return (
+            Parameters(
+                dense=stages.first * dense + first + np.where(alone, last - tied, 0.0), expert=stages.first * expert
+            ),
+            Parameters(dense=np.where(alone, 0.0, stages.middle * dense), expert=stages.middle * expert * ~alone),
+            Parameters(dense=np.where(alone, 0.0, stages.last * dense + last), expert=stages.last * expert * ~alone),
+        )
+
+    def _state(self, owned: Parameters) -> State:
+        strategies, stack = self.strategies, self.job.stack
+        shard, expert_shard = shard_ranks(strategies), expert_shard_ranks(strategies)
+        weight_bytes, optimizer_bytes = weight_sizes(stack, strategies.precision)
+        gathered = 2.0 * (self._of(0, "dense_parameters") + self._of(0, "expert_parameters"))
+
+        def share(stage: int) -> Array:
+            """Parameters kept when state is sharded from ZeRO `stage` on."""
+            on = strategies.zero >= stage
+            return owned.dense / np.where(on, shard, 1.0) + owned.expert / np.where(on, expert_shard, 1.0)
+
+        whole = owned.dense + owned.expert
+        # ZeRO-3 holds its shard and two gathered layers, never more than everything.
+        weights = np.where(strategies.zero == 3, np.minimum(share(3) + gathered, whole), whole)
+        return State(
+            weights=weight_bytes * weights,
+            gradients=gradient_sizes(stack, strategies.precision)[0] * share(2),
+            optimizer=optimizer_bytes * share(1),
+        )
+
+    def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array]:
+        """Gathers of weights forward; gathers and gradient scatters backward, per microbatch."""
+        strategies = self.strategies
+        if not (strategies.zero == 3).any():
+            return np.zeros(len(strategies)), np.zeros(len(strategies))
+        ranks, stride = shard_ranks(strategies), strategies.tp.astype(float)
+        expert_ranks, expert_stride = expert_shard_ranks(strategies), (strategies.ep * strategies.etp).astype(float)
+        weight_bytes = weight_sizes(self.job.stack, strategies.precision)[0]
+        reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
+        where, expert_where = span(self.links, ranks, stride), span(self.links, expert_ranks, expert_stride)
+
+        def both(size: Array) -> Array:
+            apart = all_gather_s(self.links, expert_where, size * expert) if expert.any() else 0.0
+            return np.where(strategies.zero == 3, all_gather_s(self.links, where, size * dense) + apart, 0.0)
+
+        gather = both(np.minimum(weight_bytes, 2.0))
+        return gather, gather + both(reduce_bytes)
+
+    def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array]:
+        """Gradient reduction of the stage that owns most (and the gather of updated weights), and what may hide."""
+        strategies, stack = self.strategies, self.job.stack
+        dense = np.maximum.reduce([each.dense for each in owned])
+        expert = np.maximum.reduce([each.expert for each in owned])
+        tp, apart = strategies.tp.astype(float), (strategies.ep * strategies.etp).astype(float)
+        ranks = (strategies.dp * strategies.cp).astype(float)
+        total = self._one_reduce_s(dense, ranks, tp)
+        if expert.any():
+            total = total + self._one_reduce_s(expert, np.maximum(ranks * tp / apart, 1.0), apart)
+        sharded = (strategies.zero == 1) | (strategies.zero == 2)
+        total = total + np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
+        total = np.where(strategies.zero == 3, self._replica_reduce_s(dense + expert), total)
+        return total, np.where(sharded, stack.zero_overlap, stack.dp_overlap)
+
+    def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> Array:
+        reduce_bytes = gradient_sizes(self.job.stack, self.strategies.precision)[1]
+        where = span(self.links, ranks, stride)
+        plain = all_reduce_s(self.links, where, reduce_bytes * parameters)
+        sharded = all_gather_s(self.links, where, reduce_bytes * parameters)
+        sharded = sharded + all_gather_s(self.links, where, 2.0 * parameters)
+        return np.where(self.strategies.zero == 0, plain, sharded)
+
+    def _replica_reduce_s(self, parameters: Array) -> Array:
+        """HSDP: each shard's gradients are summed over the replicas of the shard group."""
+        strategies = self.strategies
+        shard = shard_ranks(strategies)
+        replicas = np.maximum(strategies.dp * strategies.cp / shard, 1.0)
+        reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
+        where = span(self.links, replicas, strategies.tp * shard)
+        return all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
+
+    def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:
+        """The update is traffic: states and gradient read and written; gradients and weights move if offloaded."""
+        job, strategies = self.job, self.strategies
+        on = strategies.zero > 0
+        dense = np.maximum.reduce([each.dense for each in owned]) / np.where(on, shard_ranks(strategies), 1.0)
+        expert = np.maximum.reduce([each.expert for each in owned])
+        kept = dense + expert / np.where(on, expert_shard_ranks(strategies), 1.0)
+        gradient_bytes = gradient_sizes(job.stack, strategies.precision)[0]
+        weight_bytes, optimizer_bytes = weight_sizes(job.stack, strategies.precision)
+        traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
+        local = kept * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
+        return local, kept * (gradient_bytes + weight_bytes) / job.cluster.network.host_bytes_per_s
+
+    def _send(self) -> tuple[Array, Array]:
+        """Latency and seconds per byte of a send to the next stage."""
+        strategies = self.strategies
+        stride = (strategies.tp * strategies.cp * strategies.dp).astype(float)
+        latency = send_s(self.links, stride, np.zeros(len(strategies)))
+        return latency, send_s(self.links, stride, np.ones(len(strategies))) - latency
+
+    def _wait_s(self, stages: Stages) -> Array:
+        """What some stacks lose per microbatch once there is a pipeline: pipeline_tp_s and pipeline_stall_s."""
+        strategies, stack = self.strategies, self.job.stack
+        nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / self.job.cluster.node_size
+        contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)
+        stall = stack.pipeline_stall_s * (nodes / 64.0) ** 8
+        return np.where(strategies.pp > 1, contention + stall, 0.0)
