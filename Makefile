@@ -25,7 +25,7 @@ check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/mypy
 
 calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION
-	VALIDATION=$(VALIDATION) $(BIN)/python -m trainwright.validate.calibrate
+	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
 
 bench: .venv/.installed  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/strategies_per_second.py

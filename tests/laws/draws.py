@@ -140,3 +140,14 @@ def with_memory(job: Job, factor: float) -> Job:
     device = job.cluster.device
     tiers = tuple(replace(tier, bytes_per_s=tier.bytes_per_s * factor) for tier in device.memory)
     return replace(job, cluster=replace(job.cluster, device=replace(device, memory=tiers)))
+
+
+def with_host(job: Job, factor: float) -> Job:
+    """The job on nodes with a faster way to the host's memory."""
+    network = job.cluster.network
+    return replace(
+        job,
+        cluster=replace(
+            job.cluster, network=replace(network, host_bytes_per_s=factor * network.host_bytes_per_s)
+        ),
+    )

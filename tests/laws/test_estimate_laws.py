@@ -1,6 +1,7 @@
 """What holds for the estimate of every strategy, whatever the constants are."""
 
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.laws.draws import Question, questions, with_links
+from tests.laws.draws import Question, questions, with_compute, with_host, with_links, with_memory
+from trainwright.estimate.layers import model_parts
+from trainwright.estimate.layouts import State, distinct_layouts
+from trainwright.estimate.network import links
+from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
-from trainwright.plan.strategy import Strategies, join_strategies, parse_strategy
+from trainwright.plan.strategy import SCHEDULES, Strategies, join_strategies, parse_strategy
 from trainwright.search.space import layer_count
 
 FACTORS = st.sampled_from([1.01, 1.25, 2.0, 10.0])
@@ -26,9 +31,7 @@ def never_slower(faster: Job, question: Question) -> None:
 
 def columns(result: Estimates) -> dict[str, NDArray[np.float64]]:
     """Every array of an estimate, by name."""
-    arrays = {
-        name: getattr(result, name) for name in ("step_s", "total_bytes", "host_bytes", "hardware_flops")
-    }
+    arrays = {name: getattr(result, name) for name in ("step_s", "busy_s", "total_bytes", "host_bytes")}
     for group in ("time_s", "communication_s", "memory_bytes"):
         arrays |= {f"{group}.{name}": each for name, each in getattr(result, group).items()}
     return arrays
@@ -40,6 +43,33 @@ def test_no_part_of_a_step_or_of_memory_is_negative(question: Question) -> None:
     for name, each in columns(result).items():
         assert np.isfinite(each).all(), name
         assert (each >= 0).all(), name
+
+
+@given(questions())
+def test_the_parts_of_a_step_add_up_to_it(question: Question) -> None:
+    result = estimate(question.job, question.strategies)
+    assert sum(result.time_s.values()) == pytest.approx(result.step_s, rel=1e-9)
+
+
+@given(questions())
+def test_the_parts_of_memory_add_up_to_it(question: Question) -> None:
+    result = estimate(question.job, question.strategies)
+    assert sum(result.memory_bytes.values()) == pytest.approx(result.total_bytes, rel=1e-9)
+
+
+@given(questions())
+def test_a_step_takes_at_least_as_long_as_the_mean_device_computes(question: Question) -> None:
+    result = estimate(question.job, question.strategies)
+    assert (result.busy_s <= result.step_s * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_detail_changes_no_number(question: Question) -> None:
+    plain = estimate(question.job, question.strategies, detail=False)
+    whole = columns(estimate(question.job, question.strategies))
+    assert not plain.time_s
+    assert not plain.communication_s
+    assert all(np.array_equal(each, whole[name]) for name, each in columns(plain).items())
 
 
 @given(questions())
@@ -65,6 +95,21 @@ def test_a_lower_latency_never_slows_a_step(question: Question, factor: float) -
     never_slower(with_links(question.job, latency=1 / factor), question)
 
 
+@given(questions(), FACTORS)
+def test_more_compute_never_slows_a_step(question: Question, factor: float) -> None:
+    never_slower(with_compute(question.job, factor), question)
+
+
+@given(questions(), FACTORS)
+def test_more_memory_bandwidth_never_slows_a_step(question: Question, factor: float) -> None:
+    never_slower(with_memory(question.job, factor), question)
+
+
+@given(questions(), FACTORS)
+def test_a_faster_link_to_the_host_never_slows_a_step(question: Question, factor: float) -> None:
+    never_slower(with_host(question.job, factor), question)
+
+
 @given(questions())
 def test_twice_the_batch_never_takes_less_time(question: Question) -> None:
     once = estimate(question.job, question.strategies).step_s
@@ -81,17 +126,73 @@ def test_overlap_never_slows_a_step_without_interference(question: Question) -> 
     assert (estimate(job, on).step_s <= estimate(job, off).step_s * (1 + 1e-9)).all()
 
 
-@given(questions(), st.integers(0, 1))
-def test_sharding_more_of_the_state_never_raises_the_memory_of_the_fullest_device(
-    question: Question, zero: int
-) -> None:
+@given(questions(), st.integers(0, 2))
+def test_sharding_more_never_raises_the_state_of_any_stage(question: Question, zero: int) -> None:
+    low, high = (_states(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
+    for less, more in zip(high, low, strict=True):
+        for name in ("weights", "gradients", "optimizer"):
+            assert (getattr(less, name) <= getattr(more, name) * (1 + 1e-9)).all(), name
+
+
+@given(questions(), st.integers(0, 2))
+def test_sharding_more_never_raises_the_memory_of_the_fullest_device(question: Question, zero: int) -> None:
     low, high = (estimate(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
     assert (high.total_bytes <= low.total_bytes * (1 + 1e-9)).all()
 
 
 @given(questions())
+def test_offloading_trades_time_for_memory(question: Question) -> None:
+    none, optimizer, activations, both = (
+        estimate(question.job, _with(question.strategies, "offload", value)) for value in range(4)
+    )
+    for less, more in ((none, optimizer), (none, activations), (optimizer, both), (activations, both)):
+        assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
+    assert (both.host_bytes >= np.maximum(optimizer.host_bytes, activations.host_bytes)).all()
+    assert (optimizer.total_bytes <= none.total_bytes * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_recomputation_never_makes_a_step_faster_while_activations_stay(question: Question) -> None:
+    stays = _with(question.strategies, "offload", 0)
+    none, selective, full = (estimate(question.job, _with(stays, "recompute", r)).step_s for r in range(3))
+    assert (selective >= none * (1 - 1e-9)).all()
+    assert (full >= selective * (1 - 1e-9)).all()
+
+
+@given(questions())
+def test_the_more_layers_recompute_the_longer_a_step_and_the_less_it_keeps(question: Question) -> None:
+    stays = _with(_with(question.strategies, "offload", 0), "recompute", 2)
+    counts = [estimate(question.job, _with(stays, "recompute_layers", count)) for count in (1, 2, 5, 0)]
+    for less, more in pairwise(counts):
+        assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
+        assert (more.total_bytes <= less.total_bytes * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_gpipe_takes_as_long_as_1f1b_and_no_less_memory(question: Question) -> None:
+    plain = _with(_with(question.strategies, "vpp", 1), "schedule", SCHEDULES.index("1f1b"))
+    plain = plain.take(plain.pp > 1)
+    one, all_ = (
+        estimate(question.job, each)
+        for each in (plain, _with(plain, "schedule", SCHEDULES.index("gpipe")))
+    )
+    assert all_.step_s == pytest.approx(one.step_s, rel=1e-12)
+    assert (all_.total_bytes >= one.total_bytes * (1 - 1e-12)).all()
+    assert (all_.host_bytes >= one.host_bytes * (1 - 1e-12)).all()
+
+
+@given(questions())
+def test_zero_bubble_is_never_slower_than_1f1b(question: Question) -> None:
+    plain = _with(_with(question.strategies, "vpp", 1), "schedule", SCHEDULES.index("1f1b"))
+    plain = plain.take(plain.pp > 1)
+    zero = _with(plain, "schedule", SCHEDULES.index("zb"))
+    assert (estimate(question.job, zero).step_s <= estimate(question.job, plain).step_s * (1 + 1e-12)).all()
+
+
+@given(questions())
 def test_recomputation_trades_time_for_memory(question: Question) -> None:
-    none, full = (estimate(question.job, _with(question.strategies, "recompute", r)) for r in (0, 2))
+    stays = _with(question.strategies, "offload", 0)
+    none, full = (estimate(question.job, _with(stays, "recompute", r)) for r in (0, 2))
     assert (full.step_s >= none.step_s * (1 - 1e-9)).all()
     # The layer being recomputed is whole for a moment, so a stage of one layer may gain nothing.
     deep = question.strategies.pp * 4 <= layer_count(question.job.graph)
@@ -150,3 +251,17 @@ def test_joining_what_was_taken_apart_changes_nothing(question: Question) -> Non
 
 def _with(strategies: Strategies, knob: str, value: int) -> Strategies:
     return replace(strategies, **{knob: np.full(len(strategies), value, dtype=np.int64)})
+
+
+def _states(job: Job, strategies: Strategies) -> list[State]:
+    """The state of the first, second and last stage of each strategy."""
+    where = links(job)
+    shapes, shape = distinct_shapes(strategies)
+    layers, *parts = model_parts(job, where, shapes)
+    layer, first, last = parts
+    states = []
+    for at in range(len(strategies)):
+        one = slice(at, at + 1)
+        layouts, _ = distinct_layouts(job, where, layers, (layer, first, last), strategies.take(one), shape[one])
+        states += layouts.states
+    return states

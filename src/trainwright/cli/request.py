@@ -15,7 +15,7 @@ from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.plan.strategy import PRECISIONS
+from trainwright.plan.strategy import PRECISIONS, SCHEDULES
 from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
@@ -53,14 +53,14 @@ def parse_request(options: argparse.Namespace) -> Request:
     title = _title(architecture, graph, cluster, stack)
     return Request(
         question=Question(
-            job=job, batches=batches, fixed=_fixed(options), most=_most(options, stack),
+            job=job, batches=batches, fixed=_fixed(options, stack), most=_most(options, stack),
             objective=options.objective, top=_whole("--top", options.top),
         ),
         terms=Terms(
-            half_width=constants.half_width(efficiency, stack), tokens=tokens,
+            interval=constants.interval(efficiency, stack), tokens=tokens,
             dollars_per_device_hour=cluster.device.price_per_hour,
         ),
-        notes=(title, batch_note, token_note, *_basis(efficiency, stack, cluster)),
+        notes=(title, batch_note, token_note, *_basis(efficiency, stack, cluster), *_schedules(options, stack)),
         pareto=options.pareto,
     )  # fmt: skip
 
@@ -124,24 +124,35 @@ def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
 def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
     """What the constants rest on, where it is less than the device's and the stack's own runs."""
     device = cluster.device
-    words = {
-        "family": f"No runs on {device.name} alone were fitted: it has the efficiencies of its family, "
-        f"{device.family}.",
-        "class": f"No runs on {device.name} or its family were fitted: it has the efficiencies of all "
-        "accelerators, and the range is wide.",
-    }
-    notes = [words[efficiency.basis]] if efficiency.basis in words else []
-    if stack.basis != "stack":
-        notes.append(
-            f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
+    notes = []
+    if not efficiency.runs:
+        owner = {"device": "kernels of its own", "family": f"its family, {device.family},"}.get(
+            efficiency.basis, "accelerators in general"
         )
+        notes.append(f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} and the range is wide.")
+    elif efficiency.basis == "family":
+        notes.append(f"Efficiencies of {device.name} are those of its family, {device.family}.")
+    if not stack.runs:
+        notes.append(f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range.")
     return tuple(notes)
 
 
-def _fixed(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+def _schedules(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
+    """A note on pipeline schedules that the stack lacks, unless the user chose some."""
+    missing = [name for name in SCHEDULES if name not in stack.schedules]
+    if not missing or any(text.startswith("schedule=") for text in options.fix):
+        return ()
+    return (f"{stack.name} does not run {', '.join(missing)} pipelines; --fix schedule=… considers them all the same.",)
+
+
+def _fixed(options: argparse.Namespace, stack: Stack) -> dict[str, tuple[int, ...]]:
+    """Knobs that are fixed: by the user, or by what the stack can run."""
     if options.precision not in PRECISIONS:
         raise UnknownName("--precision", options.precision, PRECISIONS)
-    fixed: dict[str, tuple[int, ...]] = {"precision": (PRECISIONS.index(options.precision),)}
+    fixed: dict[str, tuple[int, ...]] = {
+        "precision": (PRECISIONS.index(options.precision),),
+        "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
+    }
     for text in options.fix:
         knob, equals, value = text.partition("=")
         if not equals:

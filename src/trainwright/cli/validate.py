@@ -29,20 +29,20 @@ def run(options: argparse.Namespace) -> int:
     """Predict every row, write them, show the errors."""
     from trainwright.cost.load import load_constants
     from trainwright.report.files import render_csv, render_json, save_text
-    from trainwright.validate.compare import ADDED, BY, errors_by, half_widths, predicted_rows, unreadable
+    from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, ranges, unreadable
     from trainwright.validate.dataset import build_dataset, load_rows
 
     constants = load_constants()
     rows = load_rows(Path(options.table))
     dataset = build_dataset(rows, constants.stack)
     predictions = _predict(dataset, constants)
-    widths = half_widths(dataset, constants)
+    within = ranges(dataset, constants)
     if options.out:
         columns = [name for name in rows[0] if name is not None and name not in ADDED]
         save_text(
-            Path(options.out), render_csv([*columns, *ADDED], predicted_rows(dataset, predictions, widths))
+            Path(options.out), render_csv([*columns, *ADDED], predicted_rows(dataset, predictions, within))
         )
-    errors = {column: errors_by(dataset, predictions, widths, column) for column in BY}
+    errors = {column: errors_by(dataset, predictions, within, column) for column in BY}
     if options.json:
         print(
             render_json({"rows": len(rows), "errors": errors, "not_predicted": unreadable(dataset)}), end=""

@@ -68,6 +68,7 @@ class Stack:
     fragmentation: float = 0.06  # of the allocated bytes
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
+    schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
     most_vpp: int = 64
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     runs: int = 0  # measured runs that the numbers rest on

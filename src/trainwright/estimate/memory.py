@@ -47,7 +47,7 @@ def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, 
 
 
 def memory_parts(
-    job: Job, strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, microbatches: Array
+    job: Job, strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, held: Array, tail: Array
 ) -> dict[str, Array]:
     """Bytes on the fullest device, of its parts: on the first, the second or the last stage."""
     choice = strategies.recompute
@@ -59,7 +59,6 @@ def memory_parts(
     away = MOVES_ACTIVATIONS[strategies.offload]
     first, last = table.first_end[shape], table.last_end[shape]
     alone = strategies.pp == 1
-    held, tail = in_flight(strategies, microbatches)
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
     activations, totals = [], []
@@ -101,10 +100,12 @@ def in_flight(strategies: Strategies, microbatches: Array) -> tuple[Array, Array
 
 
 def host_bytes(
-    strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, microbatches: Array
+    strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, held: Array
 ) -> Array:
     """Bytes that offloading puts on the host per device."""
+    if not strategies.offload.any():
+        return np.zeros(len(strategies))
     state = np.maximum.reduce([each.optimizer for each in layouts.states])[layout]
-    kept = in_flight(strategies, microbatches)[0] * layouts.stages.middle[layout] * table.kept[strategies.recompute, shape]
+    kept = held * layouts.stages.middle[layout] * table.kept[strategies.recompute, shape]
     moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * kept
     return np.asarray(moved)

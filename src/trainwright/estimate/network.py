@@ -1,12 +1,18 @@
 """The cluster's levels as collectives see them."""
 
+from trainwright.cluster.types import Cluster
 from trainwright.cost.collective import Link
+from trainwright.cost.constants import Efficiency, Stack
 from trainwright.estimate.types import Job
 
 
 def links(job: Job) -> tuple[Link, ...]:
+    """Achieved bandwidth and latency of each level of a job's cluster, inner to outer."""
+    return level_links(job.cluster, job.efficiency, job.stack)
+
+
+def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple[Link, ...]:
     """Achieved bandwidth and latency of each level, inner to outer."""
-    cluster, efficiency, stack = job.cluster, job.efficiency, job.stack
     result: list[Link] = []
     inside = 1
     for index, level in enumerate(cluster.levels or cluster.network.levels[:1]):

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.layers import Part, model_parts
 from trainwright.estimate.layouts import Layouts, distinct_layouts
-from trainwright.estimate.memory import MOVES_ACTIVATIONS, MOVES_OPTIMIZER, Activations, activation_table, host_bytes, memory_parts
+from trainwright.estimate.memory import (
+    MOVES_ACTIVATIONS,
+    MOVES_OPTIMIZER,
+    Activations,
+    activation_table,
+    host_bytes,
+    in_flight,
+    memory_parts,
+)
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
@@ -62,9 +70,10 @@ def _estimate_chunk(
         microbatches * (pieces.busiest_s + pieces.send_s + pieces.wait_s + pieces.offload_s)
         + pieces.bubble_s + pieces.reduce_s + pieces.update_s + job.stack.step_s
     )  # fmt: skip
-    memory = memory_parts(job, strategies, layouts, layout, model.table, shape, microbatches)
+    held, tail = in_flight(strategies, microbatches)
+    memory = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
     total = sum(memory.values(), start=np.zeros(1))
-    host = host_bytes(strategies, layouts, layout, model.table, shape, microbatches)
+    host = host_bytes(strategies, layouts, layout, model.table, shape, held)
     tiers = job.cluster.device.memory
     room = tiers[1].capacity_bytes if len(tiers) > 1 else 0.0
     arguments = (strategies, model.layer, model.first, model.last, shape, pieces)

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def parse_entry(values: Mapping[str, Any], name: str, source: str) -> ModelEntry
     )
 
 
+@cache
 def _aliases() -> dict[str, str]:
     """Catalog names by the key of each alias; reads every entry, so it is asked only after the names."""
     return {

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp
 
 import numpy as np
 
 from trainwright.cluster.power import power_w
+from trainwright.cost.load import Interval
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
 from trainwright.model.totals import forward_flops, model_flops
@@ -58,9 +58,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What turns times into ranges and money: the half width of a range (of a logarithm), tokens, a price."""
+    """What turns times into ranges and money: the interval of a prediction, tokens, a price."""
 
-    half_width: float
+    interval: Interval
     tokens: float
     dollars_per_device_hour: float
 
@@ -89,8 +89,8 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         seq=job.seq,
         devices=cluster.count,
         step_s=step,
-        low_s=step * exp(-terms.half_width),
-        high_s=step * exp(terms.half_width),
+        low_s=step * terms.interval.low,
+        high_s=step * terms.interval.high,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.count,
         mfu=useful / rate,

@@ -3,8 +3,8 @@
 What is left out is left out by proof, for the objectives that rise with time (time, cost, energy):
 
 - gpipe needs as long as 1f1b and never less memory, so it is evaluated only if 1f1b is not allowed;
-- recomputation and offloading never make a step faster, so they are evaluated only where the strategy
-  does not fit without them, and only while the strategy without them would be among the best.
+- recomputation and offloading are evaluated only where a strategy does not fit on a rung of `ladder.py`
+  that is never slower, and only while it would be among the best on such a rung.
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
 """
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.estimate.step import estimate
-from trainwright.estimate.types import Estimates, Job
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.estimate.types import Array, Estimates, Job
+from trainwright.plan.strategy import Strategies
 from trainwright.search.ahead import work_ahead
 from trainwright.search.front import pareto_front
+from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
 from trainwright.search.space import Space, count_strategies, layer_count, strategy_blocks
 
@@ -71,11 +72,13 @@ def find_plans(question: Question) -> Found:
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
         space = space_of(question, batch)
-        ladder = question.objective != "memory"
+        if question.objective != "memory":
+            space = without_gpipe(space)
+        lowest = bottom(space) if question.objective != "memory" else None
         pending: list[Candidates] = []
-        for block, result in _estimated(job, lightest(space) if ladder else space):
+        for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
             found, candidates, fit = _add(question, job, block, result, found)
-            if ladder:
+            if lowest:
                 pending.append(candidates.take(~fit & (candidates.score <= found.bound)))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
@@ -112,17 +115,6 @@ def space_of(question: Question, batch: int) -> Space:
     )  # fmt: skip
 
 
-def lightest(space: Space) -> Space:
-    """The part of a space that is evaluated first: least recomputation and offloading, no needless gpipe."""
-    fixed = dict(space.fixed)
-    fixed["recompute"] = (min(fixed.get("recompute", (0,))),)
-    fixed["offload"] = (min(fixed.get("offload", (0,))),)
-    schedules = fixed.get("schedule", tuple(range(len(SCHEDULES))))
-    if SCHEDULES.index("1f1b") in schedules:
-        fixed["schedule"] = tuple(each for each in schedules if SCHEDULES[each] != "gpipe")
-    return replace(space, fixed=fixed)
-
-
 def _unbounded(job: Job) -> Job:
     """The job on devices whose memory has no end: what is then infeasible is so for another reason."""
     own, *others = job.cluster.device.memory
@@ -140,7 +132,7 @@ def _candidates(question: Question, job: Job, strategies: Strategies, result: Es
     return Candidates(
         strategies=strategies,
         global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
-        score=np.where(result.feasible, objective(question.objective)(job, result), np.inf),
+        score=objective(question.objective)(job, result),
         step_s=result.step_s,
         total_bytes=result.total_bytes,
     )
@@ -189,38 +181,41 @@ def _nothing() -> Found:
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
-    """What was found with recomputation and offloading added where they are needed."""
+    """What was found with recomputation and offloading added to strategies that do not fit on the bottom rung."""
     pending = pending.take(pending.score <= found.bound)
-    fitted: dict[tuple[int, int], Flags] = {}
-    for recompute, offload in _rungs(space):
-        settled = np.zeros(len(pending), dtype=bool)
-        for (r, o), fit in fitted.items():
-            if r <= recompute and _included(o, offload):
-                settled |= fit
-        rows = np.flatnonzero(~settled & (pending.score <= found.bound))
-        fitted[recompute, offload] = np.zeros(len(pending), dtype=bool)
+    scores: dict[Rung, Array] = {}
+    fitted: dict[Rung, Flags] = {}
+    for rung in higher(space):
+        below = [each for each in scores if never_slower(each, rung)]
+        settled = np.logical_or.reduce([np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)])
+        least = np.maximum.reduce([pending.score, *(scores[each] for each in below)])
+        rows = np.flatnonzero(~settled & (least <= found.bound))
+        scores[rung], fitted[rung] = pending.score.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
-        chosen = _with(pending.strategies.take(rows), recompute=recompute, offload=offload)
-        found, _, fit = _evaluate(question, job, chosen, found)
-        fitted[recompute, offload][rows[fit]] = True
-        if RECOMPUTES[recompute] == "full" and "recompute_layers" not in space.fixed and fit.any():
-            found = _fewest_layers(question, job, chosen.take(fit), found)
+        chosen = _with(
+            pending.strategies.take(rows),
+            recompute=rung.recompute, recompute_layers=rung.layers, offload=rung.offload,
+        )  # fmt: skip
+        found, candidates, fit = _evaluate(question, job, chosen, found)
+        scores[rung][rows], fitted[rung][rows] = candidates.score, fit
+        if rung.counted:
+            found = _count_layers(question, job, candidates, least[rows], found)
     return found
 
 
-def _rungs(space: Space) -> Iterator[tuple[int, int]]:
-    """Pairs of recompute and offload, those that cost less time before those that include them."""
-    first = lightest(space).fixed
-    for offload in sorted(space.fixed.get("offload", tuple(range(len(OFFLOADS))))):
-        for recompute in sorted(space.fixed.get("recompute", tuple(range(len(RECOMPUTES))))):
-            if (recompute,) != first["recompute"] or (offload,) != first["offload"]:
-                yield recompute, offload
+def _count_layers(question: Question, job: Job, full: Candidates, least: Array, found: Found) -> Found:
+    """What was found with fewer layers recomputed, where that fits the devices or roomier ones.
 
-
-def _included(less: int, more: int) -> bool:
-    """Whether one choice of offload is part of another."""
-    return less in (more, 0) or OFFLOADS[more] == "both"
+    `least` are scores that no number of layers beats.
+    """
+    capacity_bytes = job.cluster.device.memory[0].capacity_bytes
+    for room in (1.0, ROOMIER):
+        limit = found.bound if room == 1.0 or not len(found.roomier) else float(found.roomier.score[0])
+        rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)
+        if rows.any():
+            found = _fewest_layers(question, job, full.strategies.take(rows), room, found)
+    return found
 
 
 def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
@@ -229,25 +224,29 @@ def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
     return replace(strategies, **columns)
 
 
-def _fewest_layers(question: Question, job: Job, strategies: Strategies, found: Found) -> Found:
+def _fewest_layers(
+    question: Question, job: Job, strategies: Strategies, room: float, found: Found
+) -> Found:
     """What was found with the fewest recomputed layers per stage that let each strategy fit.
 
     The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the
     fewest is best, and bisection finds it.
     """
     layers = _layers_per_stage(job, strategies)
+    unbounded = _unbounded(job)
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
-        fit = estimate(job, _with(strategies.take(rows), recompute_layers=middle)).feasible
+        counted = _with(strategies.take(rows), recompute_layers=middle)
+        fit = _fit(job, estimate(unbounded, counted, detail=False), room)
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
-    fewer = np.flatnonzero(high < layers)
-    if not len(fewer):
-        return found
-    counted = _with(strategies.take(fewer), recompute_layers=high[fewer])
-    return _evaluate(question, job, counted, found)[0]
+    fewest = _with(strategies, recompute_layers=high)
+    fewer = high < layers
+    if room > 1.0:  # what fits without the room was found without it
+        fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False))
+    return _evaluate(question, job, fewest.take(fewer), found)[0] if fewer.any() else found
 
 
 def _layers_per_stage(job: Job, strategies: Strategies) -> Ints:

@@ -13,6 +13,7 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph
 from trainwright.plan.strategy import (
     CP_KINDS,
+    EVERY_LAYER,
     OFFLOADS,
     PRECISIONS,
     RECOMPUTES,
@@ -113,6 +114,21 @@ def layer_count(graph: Graph) -> int:
     return sum(s.count for s in graph.segments if not s.block.name.endswith(ends))
 
 
+def recomputations(space: Space) -> list[tuple[int, int]]:
+    """Allowed (recompute, recompute_layers): a number of layers goes with full recomputation only."""
+    counts = space.fixed.get("recompute_layers", (EVERY_LAYER,))
+    return [
+        (choice, count)
+        for choice in _allowed(space, "recompute", range(len(RECOMPUTES)))
+        for count in (counts if RECOMPUTES[choice] == "full" else (EVERY_LAYER,))
+    ]
+
+
+def offloads(space: Space) -> list[int]:
+    """Allowed values of offload."""
+    return _allowed(space, "offload", range(len(OFFLOADS)))
+
+
 def _allowed(space: Space, knob: str, values: Sequence[int]) -> list[int]:
     kept = [v for v in values if v <= space.most.get(knob, v)]
     if knob in space.fixed:
@@ -158,11 +174,10 @@ def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
         ("zero", "shard"): _sharding(space, cp, pp, dp),
         ("sp",): _single(space, "sp", [0, 1] if tp > 1 else [0]),
         ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS))) if cp > 1 else [(0,)],
-        ("recompute",): _single(space, "recompute", range(len(RECOMPUTES))),
-        ("offload",): _single(space, "offload", range(len(OFFLOADS))),
+        ("recompute", "recompute_layers"): recomputations(space),
+        ("offload",): [(choice,) for choice in offloads(space)],
         ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
         ("overlap",): _single(space, "overlap", [1], open_ended=True),
-        ("recompute_layers",): _single(space, "recompute_layers", [0], open_ended=True),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.load import Constants
+from trainwright.cost.load import Constants, Interval
 from trainwright.validate.dataset import Dataset, Predictions, measured, stack_name
 
 Array = NDArray[np.float64]
@@ -32,18 +32,26 @@ class Errors:
     fits_right: float  # share of rows whose outcome (ran, or ran out of memory) is predicted
 
 
-def half_widths(dataset: Dataset, constants: Constants) -> Array:
-    """Half the width of each row's range, of the logarithm of its step time."""
-    widths = [
-        constants.half_width(constants.efficiency(case.cluster.device), constants.stack(stack_name(case)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """The range of each row's prediction, as factors of it."""
+
+    low: Array
+    high: Array
+
+
+def ranges(dataset: Dataset, constants: Constants) -> Ranges:
+    """The range of each row's prediction; not a number where a row could not be read."""
+    each = [
+        constants.interval(constants.efficiency(case.cluster.device), constants.stack(stack_name(case)))
         if case
-        else np.nan
+        else Interval(low=np.nan, high=np.nan)
         for case in dataset.cases
     ]
-    return np.array(widths, dtype=float)
+    return Ranges(low=np.array([one.low for one in each]), high=np.array([one.high for one in each]))
 
 
-def predicted_rows(dataset: Dataset, predictions: Predictions, widths: Array) -> list[dict[str, object]]:
+def predicted_rows(dataset: Dataset, predictions: Predictions, within: Ranges) -> list[dict[str, object]]:
     """The rows with what was predicted for them; a row that could not be read says why."""
     result: list[dict[str, object]] = []
     for index, row in enumerate(dataset.rows):
@@ -53,13 +61,12 @@ def predicted_rows(dataset: Dataset, predictions: Predictions, widths: Array) ->
             blank = dict.fromkeys(ADDED, "")
             result.append(own | blank | {"error": dataset.reasons[index] or "no strategy could be evaluated"})
             continue
-        factor = float(np.exp(widths[index]))
         result.append(
             own
             | {
                 "predicted_step_time_s": f"{step:.6g}",
-                "predicted_low_s": f"{step / factor:.6g}",
-                "predicted_high_s": f"{step * factor:.6g}",
+                "predicted_low_s": f"{step * within.low[index]:.6g}",
+                "predicted_high_s": f"{step * within.high[index]:.6g}",
                 "predicted_memory_gib": f"{predictions.memory_bytes[index] / 2**30:.5g}",
                 "fits": int(predictions.fits[index]),
                 "error": "",
@@ -68,26 +75,27 @@ def predicted_rows(dataset: Dataset, predictions: Predictions, widths: Array) ->
     return result
 
 
-def errors_by(dataset: Dataset, predictions: Predictions, widths: Array, column: str) -> tuple[Errors, ...]:
+def errors_by(dataset: Dataset, predictions: Predictions, within: Ranges, column: str) -> tuple[Errors, ...]:
     """Errors of the rows that share a value of a column, and of all."""
     groups: dict[str, list[int]] = defaultdict(list)
     for index, row in enumerate(dataset.rows):
         groups[(row.get(column) or "").strip() or "not stated"].append(index)
     listed = [
-        _errors(name, indices, dataset, predictions, widths) for name, indices in sorted(groups.items())
+        _errors(name, indices, dataset, predictions, within) for name, indices in sorted(groups.items())
     ]
-    return (*listed, _errors("all", range(len(dataset.rows)), dataset, predictions, widths))
+    return (*listed, _errors("all", range(len(dataset.rows)), dataset, predictions, within))
 
 
 def _errors(
-    name: str, indices: Sequence[int], dataset: Dataset, predictions: Predictions, widths: Array
+    name: str, indices: Sequence[int], dataset: Dataset, predictions: Predictions, within: Ranges
 ) -> Errors:
     at = np.array(indices)
     truth = measured(dataset)
     ratio = (predictions.step_s / truth["step_s"])[at]
     timed = np.isfinite(ratio)
     ratio = ratio[timed]
-    inside = np.abs(np.log(ratio)) <= widths[at][timed]
+    truth_ratio = 1.0 / ratio
+    inside = (within.low[at][timed] <= truth_ratio) & (truth_ratio <= within.high[at][timed])
     memory = np.abs(predictions.memory_bytes / truth["memory_bytes"] - 1.0)[at]
     ran, known = _outcomes(dataset)
     read = known[at] & np.isfinite(predictions.step_s[at])

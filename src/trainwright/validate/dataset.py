@@ -4,6 +4,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from trainwright.cluster.types import Device
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.errors import BadInput, TrainwrightError
+from trainwright.cost.load import stack_name as catalog_stack
+from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
@@ -96,14 +98,24 @@ def build_dataset(rows: Sequence[Row], stack_of: StackOf) -> Dataset:
 
 def stack_name(case: Case) -> str:
     """The stack of a case: its framework, told apart by age where one name covers years of kernels."""
-    if case.framework == "megatron-lm" and case.attention == "unfused":
+    framework = _known_name(case.framework)
+    if framework == "megatron-lm" and case.attention == "unfused":
         # Sequence parallelism came to Megatron-LM in 2022: a run that states it ran that version or a later one.
         return "megatron-lm-2022" if "sp" in case.fixed else "megatron-lm"
-    if case.framework == "megatron-lm":
+    if framework == "megatron-lm":
         return "megatron-core"
-    if case.framework == "aleph-alpha-scaling" and case.fused_norms:
+    if framework == "aleph-alpha-scaling" and case.fused_norms:
         return "aleph-alpha-scaling-rms"
-    return case.framework or "generic"
+    return framework
+
+
+@cache
+def _known_name(framework: str) -> str:
+    """The catalog's name for a framework, or the framework itself where the catalog has none."""
+    try:
+        return catalog_stack(framework or "generic")
+    except UnknownName:
+        return framework
 
 
 def candidates(case: Case, stack: Stack) -> Strategies:

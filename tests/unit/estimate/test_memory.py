@@ -62,6 +62,16 @@ class TestState:
     def test_an_offloaded_optimizer_leaves_the_device(self) -> None:
         assert memory(gpt(), Strategy(offload="optimizer"), **MIXED)["optimizer"] == 0.0
 
+    def test_fp32_weights_take_four_bytes_and_are_their_own_main_copy(self) -> None:
+        half, whole = (memory(gpt(), Strategy(precision=p), **MIXED) for p in ("bf16", "fp32"))
+        assert whole["weights"] == 2 * half["weights"]
+        assert whole["optimizer"] == pytest.approx(8 / 12 * half["optimizer"])
+
+    def test_zero_3_never_gathers_more_than_there_is(self) -> None:
+        # 2 stages of 1 layer: two gathered layers would be more than the stage has
+        two, three = (state_bytes(gpt(layers=2), Strategy(dp=2, pp=2, zero=z)) for z in (2, 3))
+        assert three <= two
+
     # GB per device of Transformer-1T on 1,024 devices, MP = tp·pp, at ZeRO-0 to 3 (COMET, arXiv 2211.16648).
     @pytest.mark.parametrize(
         ("tp", "pp", "dp", "table"),

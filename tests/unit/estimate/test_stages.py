@@ -7,13 +7,13 @@ from trainwright.estimate.stages import Stages, stage_layout
 from trainwright.plan.strategy import Strategy, stack_strategies
 
 
-def layout(layers: int, pp: int, vpp: int = 1) -> tuple[float, float, float]:
-    stages = of(layers, Strategy(pp=pp, vpp=vpp))
+def layout(layers: int, pp: int) -> tuple[float, float, float]:
+    stages = of(layers, Strategy(pp=pp))
     return float(stages.first[0]), float(stages.middle[0]), float(stages.last[0])
 
 
-def of(layers: int, strategy: Strategy, global_batch: int = 64) -> Stages:
-    return stage_layout(layers, global_batch, stack_strategies([strategy]))
+def of(layers: int, strategy: Strategy) -> Stages:
+    return stage_layout(layers, stack_strategies([strategy]))
 
 
 def test_one_stage_has_all_layers() -> None:
@@ -36,11 +36,27 @@ def test_a_remainder_relieves_the_ends() -> None:
     assert layout(10, 4) == (2, 3, 2)
 
 
-@pytest.mark.parametrize(("dp", "micro_batch", "count"), [(1, 1, 64), (8, 1, 8), (8, 4, 2), (64, 1, 1)])
-def test_the_batch_is_cut_into_microbatches(dp: int, micro_batch: int, count: int) -> None:
-    assert of(8, Strategy(dp=dp, micro_batch=micro_batch)).microbatches == count
+@pytest.mark.parametrize("layers", [3, 5, 8, 9])
+def test_two_stages_hold_every_layer(layers: int) -> None:
+    first, middle, last = layout(layers, 2)
+    assert first + last == layers
+    assert middle == first  # there is no middle: it stands for the larger
 
 
-def test_every_strategy_may_have_its_own_batch() -> None:
-    batch = stack_strategies([Strategy(dp=2), Strategy(dp=2)])
-    assert stage_layout(8, np.array([8, 32]), batch).microbatches.tolist() == [4, 16]
+@pytest.mark.parametrize("pp", range(3, 33))
+@pytest.mark.parametrize("layers", [32, 61, 126])
+def test_stages_hold_at_least_every_layer(layers: int, pp: int) -> None:
+    first, middle, last = layout(layers, pp)
+    assert first + (pp - 2) * middle + last >= layers  # middle stages stand for the fullest of them
+    assert first + (pp - 2) * (middle - 1) + last <= layers
+
+
+def test_more_stages_than_layers_and_ends_leave_one_empty() -> None:
+    assert not of(8, Strategy(pp=10)).empty[0]
+    assert of(8, Strategy(pp=11)).empty[0]
+
+
+def test_a_head_worth_layers_takes_their_place() -> None:
+    # 10 layers and a head worth 2 on 4 stages: 3 + 3 + 3 + 1 and the head
+    stages = stage_layout(10, stack_strategies([Strategy(pp=4)]), np.array([2.0]))
+    assert (stages.first[0], stages.middle[0], stages.last[0]) == (3, 3, 1)

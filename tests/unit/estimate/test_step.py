@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.builders import free_stack, gpt, round_cluster, round_device, round_job, without_ends
 from trainwright.cluster.types import Cluster
 from trainwright.estimate.step import estimate
-from trainwright.estimate.types import COMMUNICATION, TIMES
+from trainwright.estimate.types import COMMUNICATION, TIMES, Estimates
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.totals import model_flops
 from trainwright.plan.strategy import Strategy, stack_strategies
@@ -20,6 +21,12 @@ WHOLE_TILES = round_device(compute_units=64)  # shapes of 1,024 are whole waves 
 def free_network(cluster: Cluster) -> Cluster:
     levels = tuple(replace(level, bytes_per_s=1e30) for level in cluster.network.levels)
     return replace(cluster, network=replace(cluster.network, levels=levels))
+
+
+def run(graph: Graph, strategy: Strategy, global_batch: int | np.int64 = 64, **stack: Any) -> Estimates:
+    cluster = round_cluster(strategy.devices, device=WHOLE_TILES)
+    job = round_job(graph, cluster, global_batch, stack=free_stack(**stack))  # type: ignore[arg-type]
+    return estimate(job, stack_strategies([strategy]))
 
 
 def parts(
@@ -70,6 +77,11 @@ class TestCompute:
         assert floor["launch"] > 0.9 * floor["step"]
 
 
+    def test_a_window_as_long_as_the_sequence_changes_nothing(self) -> None:
+        plain, window = (parts(Strategy(), without_ends(gpt(window=w)))["attention"] for w in (0, 1024))
+        assert window == pytest.approx(plain)
+
+
 class TestPipeline:
     """Stages are equal and communication is free."""
 
@@ -98,6 +110,11 @@ class TestPipeline:
     def test_no_pipeline_has_no_bubble(self) -> None:
         time = parts(Strategy(dp=4))
         assert (time["bubble"], time["pp"]) == (0.0, 0.0)
+
+    def test_parts_add_up_where_a_middle_stage_is_the_busiest(self) -> None:
+        # 10 layers on 4 stages: 2 + 3 + 3 + 2; the head is small
+        time = parts(Strategy(pp=4), gpt(layers=10, vocab=1024))
+        assert sum(time[name] for name in TIMES) == pytest.approx(time["step"])
 
     def test_each_microbatch_is_sent_there_and_back(self) -> None:
         # 1024·1024·2 bytes at 100 GB/s, forward and backward, 64 times
@@ -143,6 +160,20 @@ class TestTensorParallelism:
         assert parts(Strategy(tp=4, sp=True))["tp"] == pytest.approx(parts(Strategy(tp=4))["tp"])
 
 
+class TestContextParallelism:
+    # 64 microbatches · 8 layers · 3/4 of keys and values of 2 MiB each at 100 GB/s, forward and twice backward
+    ALL = 64 * 8 * 3 * 3 / 4 * 2 * 2 * 1024**2 / 100e9
+
+    @pytest.mark.parametrize("kind", ["ring", "allgather"])
+    def test_keys_and_values_go_round_once_forward_and_twice_backward(self, kind: str) -> None:
+        assert parts(Strategy(cp=4, cp_kind=kind))["cp"] == pytest.approx(self.ALL)
+
+    def test_a_ring_hides_behind_attention_and_a_gather_does_not(self) -> None:
+        ring, gather = (parts(Strategy(cp=4, cp_kind=k), cp_overlap=0.1)["cp"] for k in ("ring", "allgather"))
+        assert ring == pytest.approx(0.9 * self.ALL)
+        assert gather == pytest.approx(self.ALL)
+
+
 class TestOptimizer:
     P = parameters(LAYERS_ONLY)
 
@@ -158,6 +189,49 @@ class TestOptimizer:
     def test_an_offloaded_update_crosses_to_the_host(self) -> None:
         here, there = parts(Strategy()), parts(Strategy(offload="optimizer"))
         assert there["optimizer"] > 2 * here["optimizer"]  # 10 GB/s against 1 TB/s
+
+
+    def test_experts_that_are_whole_on_tensor_ranks_are_updated_whole(self) -> None:
+        graph = gpt(experts=8, top_k=2, expert_ffn=4096)  # etp = 1: experts are not split by tp
+        one, eight = (run(graph, Strategy(tp=tp)) for tp in (1, 8))
+        time = eight.time_s["optimizer"] / one.time_s["optimizer"]
+        assert time == pytest.approx(eight.memory_bytes["optimizer"] / one.memory_bytes["optimizer"])
+
+
+class TestOffload:
+    def test_offloaded_activations_cross_to_the_host_and_back(self) -> None:
+        time = parts(Strategy(offload="activations", overlap=False))
+        kept = run(LAYERS_ONLY, Strategy()).memory_bytes["activations"][0]
+        # 64 microbatches, there and back at 10 GB/s
+        assert time["offload"] == pytest.approx(64 * 2 * kept / 10e9)
+        assert time["step"] == pytest.approx(parts(Strategy(overlap=False))["step"] + time["offload"])
+
+    def test_what_compute_hides_costs_nothing(self) -> None:
+        shown, hidden = (parts(Strategy(offload="activations", overlap=o))["offload"] for o in (False, True))
+        assert 0 <= hidden < shown
+
+
+def test_the_batch_may_be_of_numpy() -> None:
+    assert run(gpt(), Strategy(), np.int64(64)).step_s == run(gpt(), Strategy(), 64).step_s
+
+
+def test_nothing_is_estimated_to_nothing() -> None:
+    result = estimate(round_job(gpt(), round_cluster(1)), stack_strategies([]))
+    assert len(result) == 0
+    assert set(result.time_s) == set(TIMES)
+
+
+@pytest.mark.parametrize(("dp", "micro_batch", "count"), [(1, 1, 64), (8, 1, 8), (8, 4, 2), (64, 1, 1)])
+def test_the_batch_is_cut_into_microbatches(dp: int, micro_batch: int, count: int) -> None:
+    one = run(LAYERS_ONLY, Strategy(micro_batch=micro_batch), micro_batch).busy_s[0]
+    assert run(LAYERS_ONLY, Strategy(dp=dp, micro_batch=micro_batch)).busy_s[0] == pytest.approx(count * one)
+
+
+def test_every_strategy_may_have_its_own_batch() -> None:
+    batch = stack_strategies([Strategy(dp=2), Strategy(dp=2)])
+    job = round_job(LAYERS_ONLY, round_cluster(2), 8)
+    both = estimate(replace(job, global_batch=np.array([8, 32])), batch)
+    assert both.busy_s[1] == pytest.approx(4 * both.busy_s[0])
 
 
 def test_every_part_is_named_and_as_long_as_the_batch() -> None:

@@ -1,5 +1,7 @@
 """A strategy is a line of text, a value, and a column of arrays."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,15 @@ class TestText:
             parse_strategy(text)
 
 
+    @pytest.mark.parametrize(
+        ("text", "knob"),
+        [("dp8 dp4", "dp"), ("dp8 full full4", "recompute"), ("pp2 1f1b zb", "schedule"), ("bf16 fp8", "precision")],
+    )
+    def test_a_knob_stated_twice_is_refused(self, text: str, knob: str) -> None:
+        with pytest.raises(BadInput, match=f"{knob} is stated twice"):
+            parse_strategy(text)
+
+
 class TestRules:
     def test_devices_are_the_product_of_the_four_axes(self) -> None:
         assert EVERYTHING.devices == 8 * 4 * 2 * 2  # experts reuse dp, cp and tp
@@ -68,9 +79,20 @@ class TestRules:
         with pytest.raises(BadInput, match="stages are 0, 1, 2 and 3"):
             Strategy(zero=4)
 
-    def test_interleaving_needs_a_pipeline(self) -> None:
-        with pytest.raises(BadInput, match="interleaving needs pp > 1"):
-            Strategy(vpp=2)
+    @pytest.mark.parametrize(
+        ("knobs", "message"),
+        [
+            ({"vpp": 2}, "schedules need pp > 1"),
+            ({"schedule": "gpipe"}, "schedules need pp > 1"),
+            ({"cp_kind": "allgather"}, "needs cp > 1"),
+            ({"recompute_layers": 3}, "needs full recomputation"),
+            ({"shard": -1}, "shard"),
+            ({"recompute": "full", "recompute_layers": -1}, "layers"),
+        ],
+    )
+    def test_a_knob_without_a_meaning_is_refused(self, knobs: dict[str, Any], message: str) -> None:
+        with pytest.raises(BadInput, match=message):
+            Strategy(**knobs)
 
     @pytest.mark.parametrize("knob", ["schedule", "recompute", "offload", "cp_kind", "precision"])
     def test_a_choice_is_one_of_its_words(self, knob: str) -> None:

@@ -1,0 +1,85 @@
+"""The ladder of what is traded for memory: recomputation and offloading, the fastest rung first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES
+from trainwright.search.space import Space, offloads, recomputations
+
+_NONE, _FULL = RECOMPUTES.index("none"), RECOMPUTES.index("full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One choice of recomputation and offloading, as indices; `counted` if it may recompute fewer layers."""
+
+    recompute: int
+    layers: int
+    offload: int
+    counted: bool = False
+
+    @property
+    def keeps_activations(self) -> bool:
+        """Whether activations stay on the device."""
+        return OFFLOADS[self.offload] in ("none", "optimizer")
+
+
+def rungs(space: Space) -> tuple[Rung, ...]:
+    """Every rung of a space; those that cost less time come before those that include them.
+
+    The number of recomputed layers is open where neither it nor recomputation is constrained, and activations
+    stay on the device: otherwise full recomputation is of every layer.
+    """
+    open_ = not {"recompute", "recompute_layers"} & {*space.fixed, *space.most}
+    listed = (
+        Rung(recompute=recompute, layers=layers, offload=offload)
+        for offload in sorted(offloads(space))
+        for recompute, layers in sorted(recomputations(space))
+    )
+    return tuple(
+        replace(rung, counted=open_ and rung.recompute == _FULL and rung.keeps_activations) for rung in listed
+    )
+
+
+def never_slower(less: Rung, more: Rung) -> bool:
+    """Whether a strategy on one rung is as fast as on another, however many layers recompute on either.
+
+    Moving more to the host takes no less time. Recomputing takes no less than not recomputing, except where
+    activations move: there it leaves less to move. Selective recomputation of all layers and full recomputation
+    of some may go either way, as may a few layers with the optimizer on the host and more without.
+    """
+    if less.offload not in (0, more.offload) and OFFLOADS[more.offload] != "both":
+        return False
+    if (less.recompute, less.layers) == (more.recompute, more.layers):
+        return less == more or not more.counted
+    return less.recompute == _NONE and less.keeps_activations
+
+
+def bottom(space: Space) -> Rung | None:
+    """The rung that none is faster than, if the space has one.
+
+    If not, every strategy of the space must be evaluated, and full recomputation is of every layer.
+    """
+    every = rungs(space)
+    return every[0] if all(never_slower(every[0], rung) for rung in every) else None
+
+
+def on_rung(space: Space, rung: Rung) -> Space:
+    """The part of a space that is on one rung."""
+    own = {"recompute": rung.recompute, "recompute_layers": rung.layers, "offload": rung.offload}
+    return replace(space, fixed={**space.fixed, **{knob: (value,) for knob, value in own.items()}})
+
+
+def without_gpipe(space: Space) -> Space:
+    """The space without gpipe where 1f1b is allowed: as fast, with never more memory."""
+    schedules = space.fixed.get("schedule", tuple(range(len(SCHEDULES))))
+    if SCHEDULES.index("1f1b") not in schedules:
+        return space
+    kept = tuple(each for each in schedules if SCHEDULES[each] != "gpipe")
+    return replace(space, fixed={**space.fixed, "schedule": kept})
+
+
+def higher(space: Space) -> Iterator[Rung]:
+    """The rungs above the bottom, in order."""
+    lowest = bottom(space)
+    return (rung for rung in rungs(space) if rung != lowest)

@@ -1,0 +1,225 @@
+"""The page on accuracy: what was predicted, against what, how closely, and where it is bad."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cost.load import Constants
+from trainwright.validate.calibrate import sources
+from trainwright.validate.compare import Errors, errors_by, ranges
+from trainwright.validate.dataset import Dataset, Predictions, measured, predict
+from trainwright.validate.held_out import HeldOut
+from trainwright.validate.kernels import KernelError, collective_errors, gemm_errors
+from trainwright.validate.ranking import Ranked, rank_groups
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that the page is made from."""
+
+    dataset: Dataset
+    failures: Dataset
+    constants: Constants
+    held: HeldOut
+    tables: Path
+
+
+def render_accuracy(evidence: Evidence) -> str:
+    """The page as Markdown."""
+    constants = evidence.constants
+    predictions = predict(evidence.dataset, constants.stack, constants.efficiency)
+    failures = predict(evidence.failures, constants.stack, constants.efficiency)
+    parts = [
+        _HEAD,
+        _headline(evidence, predictions, failures),
+        _by_source(evidence, predictions),
+        *(_by_column(evidence, predictions, column) for column in ("hardware", "framework")),
+        _memory(evidence, predictions, failures),
+        _ranking(rank_groups(evidence.dataset, predictions)),
+        _intervals(evidence),
+        _kernels("Matrix products", gemm_errors(evidence.tables / "gemm.csv", constants)),
+        _kernels("Collectives inside a node", collective_errors(evidence.tables / "collectives.csv", constants)),
+        _constants(constants),
+        _weak(evidence, predictions),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+_HEAD = """
+# Accuracy
+
+Written by `make calibrate`; every number on this page was computed in that run, none is typed in. The constants of
+the catalog (ten per device family, thirteen per software stack, listed below) are fitted to published runs under
+priors; nothing is fitted to a row. *In* is the error of those constants on the runs they were fitted to. *Out* is the
+error on a source by constants that were fitted without that source; if no other source ran its stack, the stack's
+numbers are dropped and it is predicted as generic software. Errors are absolute errors of step time, predicted over
+measured minus one.
+"""
+
+
+def _headline(evidence: Evidence, predictions: Predictions, failures: Predictions) -> str:
+    inside, outside = _source_medians(evidence, predictions)
+    right, of = _classified(evidence, predictions, failures)
+    ranked = rank_groups(evidence.dataset, predictions)
+    good = sum(each.behind <= 0.05 for each in ranked)
+    memory = np.abs(predictions.memory_bytes / measured(evidence.dataset)["memory_bytes"] - 1.0)
+    read = sum(case is not None for case in evidence.dataset.cases)
+    rows = [
+        ("runs predicted", f"{read} of {len(evidence.dataset.rows)}"),
+        ("median over sources of each source's median error, in", f"{np.median(inside):.1%}"),
+        ("the same, out", f"{np.median(outside):.1%}"),
+        ("sources with a median error of at most 10 %, in", f"{sum(e <= 0.10 for e in inside)} of {len(inside)}"),
+        ("median error of memory where it was reported", f"{np.nanmedian(memory):.1%}"),
+        ("fits or does not fit, told rightly", f"{right / of:.1%} of {of}"),
+        ("groups of layouts whose first-ranked is within 5 % of the best", f"{good} of {len(ranked)}"),
+    ]
+    return "## In short\n\n" + _table(("what", "measured"), rows)
+
+
+def _source_medians(evidence: Evidence, predictions: Predictions) -> tuple[list[float], list[float]]:
+    names, truth = sources(evidence.dataset), measured(evidence.dataset)["step_s"]
+    off = np.abs(predictions.step_s / truth - 1.0)
+    out = np.abs(1.0 / evidence.held.ratio - 1.0)
+    every = sorted(set(names))
+    return [float(np.nanmedian(off[names == n])) for n in every], [float(np.nanmedian(out[names == n])) for n in every]
+
+
+def _by_source(evidence: Evidence, predictions: Predictions) -> str:
+    within = ranges(evidence.dataset, evidence.constants)
+    names = sources(evidence.dataset)
+    rows = []
+    for errors in errors_by(evidence.dataset, predictions, within, "source")[:-1]:
+        ratio = evidence.held.ratio[names == errors.name]
+        out = 1.0 / ratio - 1.0
+        rows.append(
+            (errors.name, str(errors.rows), f"{errors.median:.1%}", f"{errors.mean:.1%}", f"{errors.bias:+.1%}",
+             f"{np.nanmedian(np.abs(out)):.1%}", f"{np.nanmedian(out):+.1%}")
+        )  # fmt: skip
+    heads = ("source", "runs", "median, in", "mean, in", "bias, in", "median, out", "bias, out")
+    return "## By source\n\n" + _table(heads, rows)
+
+
+def _by_column(evidence: Evidence, predictions: Predictions, column: str) -> str:
+    within = ranges(evidence.dataset, evidence.constants)
+    errors = errors_by(evidence.dataset, predictions, within, column)
+    return f"## By {column}\n\n" + _table((column, "runs", "median, in", "mean, in", "bias, in"), map(_cells, errors))
+
+
+def _cells(errors: Errors) -> Sequence[str]:
+    return (errors.name, str(errors.rows), f"{errors.median:.1%}", f"{errors.mean:.1%}", f"{errors.bias:+.1%}")
+
+
+def _classified(evidence: Evidence, predictions: Predictions, failures: Predictions) -> tuple[int, int]:
+    """Rows told rightly of those with measured memory (they ran) and those that failed."""
+    ran = np.isfinite(measured(evidence.dataset)["memory_bytes"])
+    return int(predictions.fits[ran].sum() + (~failures.fits).sum()), int(ran.sum()) + len(failures.fits)
+
+
+def _memory(evidence: Evidence, predictions: Predictions, failures: Predictions) -> str:
+    names, truth = sources(evidence.dataset), measured(evidence.dataset)["memory_bytes"]
+    ratio = predictions.memory_bytes / truth
+    rows = []
+    for name in sorted(set(names[np.isfinite(truth)])):
+        own = ratio[(names == name) & np.isfinite(truth)]
+        rows.append((name, str(len(own)), f"{np.median(np.abs(own - 1)):.1%}", f"{np.median(own) - 1:+.1%}"))
+    told = []
+    for name in sorted(set(names)):
+        fits = predictions.fits[names == name]
+        told.append((f"{name}: ran", str(len(fits)), f"{fits.mean():.1%}"))
+    failed = sources(evidence.failures)
+    for name in sorted(set(failed)):
+        fits = failures.fits[failed == name]
+        told.append((f"{name}: failed", str(len(fits)), f"{1 - fits.mean():.1%}"))
+    return (
+        "## Memory\n\nPeak per device as each source reports it.\n\n"
+        + _table(("source", "runs", "median error", "bias"), rows)
+        + "\n\nWhether a configuration fits. One source does not tell crashes from memory errors; some of its failures "
+        "have other causes, which nothing here predicts.\n\n"
+        + _table(("configurations", "count", "told rightly"), told)
+    )
+
+
+def _ranking(ranked: Sequence[Ranked]) -> str:
+    rows = []
+    for source in sorted({each.source for each in ranked}):
+        own = [each for each in ranked if each.source == source]
+        good = sum(each.behind <= 0.05 for each in own)
+        rows.append((source, str(len(own)), str(good), f"{np.median([each.behind for each in own]):.1%}"))
+    text = (
+        "## Ranking\n\nIn each group of at least eight runs of one source, model and device count: is the layout that "
+        "is predicted fastest per token within 5 % of the fastest measured?\n\n"
+    )
+    return text + _table(("source", "groups", "within 5 %", "median behind"), rows)
+
+
+def _intervals(evidence: Evidence) -> str:
+    basis, ratio = np.array(evidence.held.basis), evidence.held.ratio
+    rows = []
+    for kind, interval in evidence.constants.intervals.items():
+        own = ratio[(basis == kind) & np.isfinite(ratio)]
+        inside = (own >= interval.low) & (own <= interval.high)
+        share = f"{inside.mean():.1%} of {len(own)}" if len(own) else "no runs"
+        rows.append((kind, f"{interval.low:.2f} to {interval.high:.2f}", share))
+    text = (
+        "## Ranges\n\nEvery prediction carries a range, as factors of the predicted step time, by what its constants "
+        "rest on: runs of both the device and the stack, of one of them, of neither. The factors are the 5 % and 95 % "
+        "points of measured over predicted on sources left out, each source counting alike.\n\n"
+    )
+    return text + _table(("rests on", "range", "held-out runs inside"), rows)
+
+
+def _kernels(title: str, errors: Sequence[KernelError]) -> str:
+    rows = [(e.name, str(e.rows), f"{e.scale:.2f}", f"{e.median:.1%}") for e in errors]
+    text = (
+        f"## {title}\n\nPublished kernel timings. *Scale* is measured over predicted time: below 1, as kernels alone run "
+        "at higher clocks than long steps, to which the constants are fitted. *Error* is what remains once it is taken "
+        "out: how well the model follows the shape.\n\n"
+    )
+    return text + _table(("kernels", "count", "scale", "error"), rows)
+
+
+def _constants(constants: Constants) -> str:
+    fields = ("runs", "gemm", "gemm_fp8", "attention_forward", "attention_backward", "memory", "inner_link", "outer_link")
+    devices = [(unit, *(_number(getattr(e, f)) for f in fields)) for unit, e in constants.efficiencies.items()]
+    shown = ("runs", "pace", "traffic", "op_s", "step_s", "tp_overlap", "dp_overlap", "zero_overlap")
+    stacks = [(name, *(_number(getattr(s, f)) for f in shown)) for name, s in constants.stacks.items()]
+    return (
+        "## Constants\n\nThe main ones; all stand in `src/trainwright/catalog/calibration.toml`, their meaning in "
+        "`src/trainwright/cost/constants.py`. Units without runs keep their priors.\n\n"
+        + _table(("unit", *fields), devices)
+        + "\n\n"
+        + _table(("stack", *shown), stacks)
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _weak(evidence: Evidence, predictions: Predictions) -> str:
+    names = sorted(set(sources(evidence.dataset)))
+    inside, outside = _source_medians(evidence, predictions)
+    lines = [
+        f"- {name}: {a:.0%} in, {b:.0%} out"
+        for name, a, b in zip(names, inside, outside, strict=True)
+        if a > 0.10 or b > 0.15
+    ]
+    text = (
+        "## Where this is bad\n\nSources above 10 % in or 15 % out:\n\n" + "\n".join(lines) + "\n\n"
+        "Software that is not in the table is predicted as the median of the stacks that are, which misses whatever is "
+        "peculiar to it: nanotron's stalls with pipelines would have been missed altogether. Devices without runs "
+        "(every AMD, Intel and AWS device, most TPUs) rest on kernels or on their class. Collectives across nodes are "
+        "seen only through runs. A stage's layers are taken as the mean layer, so pipelines of models with uneven "
+        "layers are less well known than the tables suggest."
+    )
+    return text
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

@@ -1,0 +1,56 @@
+"""`make calibrate`: fit the constants to the validation tables, judge them on what was left out, write both down."""
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from trainwright.cost.load import CALIBRATION, PRIOR, load_constants, save_constants
+from trainwright.errors import TrainwrightError
+from trainwright.validate.accuracy import Evidence, render_accuracy
+from trainwright.validate.calibrate import fit, timed
+from trainwright.validate.dataset import build_dataset, load_rows
+from trainwright.validate.held_out import hold_out, intervals
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fit, judge, write."""
+    parser = argparse.ArgumentParser(prog="python -m trainwright.validate.maintain", description=__doc__)
+    parser.add_argument("tables", type=Path, help="folder with runs.csv, oom.csv, gemm.csv and collectives.csv")
+    parser.add_argument("--rounds", type=int, default=8, help="most steps of the fit (default 8)")
+    parser.add_argument("--out", type=Path, default=CALIBRATION, help="where the constants go")
+    parser.add_argument("--page", type=Path, default=Path("docs/accuracy.md"), help="where the tables of errors go")
+    options = parser.parse_args(arguments)
+    try:
+        calibrate(options.tables, options.rounds, options.out, options.page)
+    except TrainwrightError as error:
+        print(f"calibrate: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def calibrate(tables: Path, rounds: int, out: Path, page: Path) -> None:
+    """Fit the constants to the tables of a folder and write them, with the page on their accuracy."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+    prior = load_constants(PRIOR)
+    dataset = build_dataset(load_rows(tables / "runs.csv"), prior.stack)
+    say(f"{len(dataset.rows)} runs in {len(dataset.groups)} groups")
+    whole = fit(dataset, prior, timed(dataset), rounds, say)
+    held = hold_out(dataset, prior, whole, say)
+    constants = replace(whole.constants, intervals=intervals(dataset, held))
+    save_constants(out, constants)
+    failures = build_dataset(load_rows(tables / "oom.csv"), constants.stack)
+    evidence = Evidence(dataset=dataset, failures=failures, constants=constants, held=held, tables=tables)
+    draft = page.with_name(page.name + ".tmp")
+    draft.write_text(render_accuracy(evidence), encoding="utf-8")
+    draft.replace(page)
+    say(f"wrote {out} and {page}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
