@@ -28,7 +28,7 @@ class Block:
 
     forward_s: float
     backward_s: float
-    weight_s: float
+    without_weight_s: float  # backward while its weight gradients are put off
     cheap_s: float  # norms and element-wise work, what selective recomputation repeats
     kept: float
     kept_selective: float
@@ -51,6 +51,7 @@ class Reference:
         self.units = device.compute_units
         self.peak = device.peak("bf16")
         self.bandwidth = device.memory[0].bytes_per_s * job.efficiency.memory
+        self.host_bytes_per_s = job.cluster.network.host_bytes_per_s * job.efficiency.host_link
         sizes = job.graph.sizes
         self.hidden, self.heads, self.width = sizes["hidden"], sizes["heads"], sizes["head_dim"]
         self.ffn, self.vocab, self.positions = sizes["ffn"], sizes["vocab"], sizes["positions"]
@@ -176,13 +177,20 @@ class Reference:
         forward = matmul[0] + attention[0] + sum(t for t, _ in stream_times)
         backward = matmul[1] + matmul[2] + attention[1] + sum(t * back for t, back in stream_times)
         tp = sums * (2 * self.all_gather_s(s.tp, 1, whole) if s.sp else self.all_reduce_s(s.tp, 1, whole))
-        tp_back = tp - min(tp * stack.tp_overlap, matmul[2])
-        cp = max(gather * (1 - stack.cp_overlap), gather - attention[0])
-        host = (kernels + (2 * sums if s.tp > 1 else 0)) * stack.op_s
+        on = 1.0 if s.overlap else 0.0
+        tp_back = tp - min(tp * stack.tp_overlap * on, matmul[2])
+        ring = s.cp_kind == "ring"
+        share = stack.cp_overlap * on if ring else 0.0
+        cp = gather - min(gather * share, attention[0])
+        cp += 2 * (s.cp - 1) * self.efficiency.kernel_s if ring and attention[0] else 0.0
+        cp_back = 2 * gather - min(2 * gather * share, attention[1])
+        calls = 2 * sums * (2 if s.sp else 1) if s.tp > 1 else 0
+        host = (kernels + calls) * stack.op_s
+        behind = soft_max(backward + tp_back + cp_back, host)
         return Block(
-            forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap) + cp, host),
-            backward_s=soft_max(backward + tp_back + 2 * cp, host),
-            weight_s=matmul[2], cheap_s=sum(t for t, _ in stream_times), kept=kept,
+            forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap * on) + cp, host),
+            backward_s=behind,
+            without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_back, host), behind), cheap_s=sum(t for t, _ in stream_times), kept=kept,
             kept_selective=kept - remade, parameters=parameters,
         )  # fmt: skip
 
@@ -197,17 +205,17 @@ class Reference:
         again = {"none": 0.0, "selective": layer.cheap_s, "full": layer.forward_s}[s.recompute]
         if s.recompute == "full" and s.recompute_layers:
             again *= min(s.recompute_layers * s.pp / self.layers, 1.0)
-        gather_f = gather_b = 0.0
-        if s.zero == 3 and shard > 1:
-            gather_f = self.all_gather_s(shard, s.tp, 2 * layer.parameters)
-            gather_b = gather_f + self.all_gather_s(shard, s.tp, stack.reduce_bytes * layer.parameters)
-        overlap = stack.dp_overlap if s.overlap else 0.0
+        gather_f, gather_b = self.zero3_s(s, layer.parameters, shard)
+        on = 1.0 if s.overlap else 0.0
+        overlap = stack.dp_overlap * on
         behind_f = min(gather_f * overlap, layer.forward_s)
         behind_b = min(gather_b * overlap, layer.backward_s + again)
         shown = gather_f + gather_b - (1 - stack.interference) * (behind_f + behind_b)
         layer_s = layer.forward_s + layer.backward_s + again + shown
-        backward_s = layer.backward_s + again + gather_b - behind_b
-        ends = (first.forward_s + first.backward_s, last.forward_s + last.backward_s)
+        ends = []
+        for end in (first, last):
+            work, gather = end.forward_s + end.backward_s, sum(self.zero3_s(s, end.parameters, shard))
+            ends.append(work + gather - (1 - stack.interference) * min(gather * overlap, work))
         whole = self.layers * layer_s + sum(ends)
         if s.pp == 1:
             busiest = whole
@@ -216,21 +224,49 @@ class Reference:
         send, wait = self.sends(s, m)
         fill = (whole - busiest + (s.pp - 1) * send) / s.vpp
         if s.schedule == "zb":
-            fill = max(fill - 2 * (s.pp - 1) * m * layer.weight_s / s.vpp, 0.0)
-        end_parameters = (first.parameters, last.parameters)
+            early = layer.without_weight_s + again
+            less = min(gather_f * overlap, layer.forward_s) + min(gather_b * overlap, early)
+            early_s = layer.forward_s + early + gather_f + gather_b - (1 - stack.interference) * less
+            times = min(2 * (s.pp - 1), s.pp + runs - 2)
+            fill = max(fill - times * min(a, m, z) * (layer_s - early_s), 0.0)
         if s.pp == 1:
-            owned = m * layer.parameters + sum(end_parameters)
+            tied = min(first.parameters, last.parameters) if self.job.graph.tied else 0.0
+            owned = m * layer.parameters + first.parameters + last.parameters - tied
         else:
-            owned = max(max(a, z) * layer.parameters + max(end_parameters), m * layer.parameters)
+            owned = max(
+                a * layer.parameters + first.parameters,
+                m * layer.parameters,
+                z * layer.parameters + last.parameters,
+            )
         dp = self.reduce_s(s, owned, ranks, shard)
+        share = stack.dp_overlap
         if s.zero in (1, 2):
             dp += m * stack.zero_layer_s if ranks > 1 else 0.0
-            overlap = stack.zero_overlap if s.overlap else 0.0
-        hidden = min(dp * overlap, m * backward_s)
-        dp -= (1 - stack.interference) * hidden
+            share = stack.zero_overlap
+        dp -= (1 - stack.interference) * min(dp * share * on, m * layer.backward_s)
         update = self.update_s(s, owned / (shard if s.zero else 1))
-        step = runs * (busiest + send + wait) + fill + dp + update + stack.step_s
+        moved = 0.0
+        if s.offload in ("activations", "both"):
+            moved = 2 * m * self.kept_bytes(s, layer)[s.recompute] / self.host_bytes_per_s
+            moved -= (1 - stack.interference) * min(moved * on, busiest)
+        step = runs * (busiest + send + wait + moved) + fill + dp + update + stack.step_s
         return Answer(step_s=step, total_bytes=self.memory(s, (a, m, z), runs, layer, first, last, shard))
+
+    def zero3_s(self, s: Strategy, parameters: float, shard: int) -> tuple[float, float]:
+        """Gathers forward, gathers and scatters backward."""
+        if s.zero < 3 or shard == 1:
+            return 0.0, 0.0
+        gather = self.all_gather_s(shard, s.tp, 2 * parameters)
+        return gather, gather + self.all_gather_s(shard, s.tp, self.stack.reduce_bytes * parameters)
+
+    def kept_bytes(self, s: Strategy, layer: Block) -> dict[str, float]:
+        """Of a layer and microbatch, by recomputation."""
+        whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
+        return {
+            "none": self.stack.activations * layer.kept,
+            "selective": self.stack.activations * layer.kept_selective,
+            "full": whole / (s.tp if s.sp else 1),
+        }
 
     def stages(self, s: Strategy) -> tuple[float, float, float]:
         """Layers on the first, a middle and the last stage."""
@@ -238,9 +274,12 @@ class Reference:
         if pp == 1:
             return layers, layers, layers
         even, rest = divmod(layers, pp)
-        if rest and (layers + 2) % (pp * s.vpp) == 0 and pp > 2:
+        chunks = pp * s.vpp
+        if layers % chunks and (layers + 2) % chunks == 0 and pp > 2:
             return (layers + 2) / pp - 1, (layers + 2) / pp, (layers + 2) / pp - 1
-        return even, even + (rest > 0 and pp > 2), even + (rest > pp - 2 > 0)
+        if pp == 2:
+            return even + rest, even + rest, even
+        return even + (rest > pp - 2), even + (rest > 0), even
 
     def sends(self, s: Strategy, middle: float) -> tuple[float, float]:
         """Exposed sends, and what some stacks lose beside them, per microbatch."""
@@ -252,7 +291,7 @@ class Reference:
         nodes = s.devices / self.job.cluster.node_size
         wait = (
             stack.pipeline_tp_s * middle * (s.tp if s.tp > 1 else 0)
-            + stack.pipeline_stall_s * (nodes / 64) ** 4
+            + stack.pipeline_stall_s * (nodes / 64) ** 8
         )
         return both * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
 
@@ -268,7 +307,7 @@ class Reference:
         stack = self.stack
         local = owned * (2 * stack.optimizer_bytes + 2 * stack.gradient_bytes + 2) / self.bandwidth
         if s.offload in ("optimizer", "both"):
-            local += owned * (stack.gradient_bytes + 2) / self.job.cluster.network.host_bytes_per_s
+            local += owned * (stack.gradient_bytes + 2) / self.host_bytes_per_s
         return local
 
     def memory(
@@ -276,49 +315,50 @@ class Reference:
         last: Block, shard: int,
     ) -> float:  # fmt: skip
         """Bytes on the fullest device."""
-        held = (
-            runs
-            if s.schedule == "gpipe"
-            else min(((s.vpp + 1) * s.pp - 1) / s.vpp if s.vpp > 1 else s.pp, runs)
-        )
+        steady = ((s.vpp + 1) * s.pp - 1) / s.vpp if s.vpp > 1 else s.pp
+        late = ((s.vpp - 1) * s.pp + 1) / s.vpp if s.vpp > 1 else 1.0
+        held, tail = (runs, runs) if s.schedule == "gpipe" else (min(steady, runs), min(late, runs))
         tokens = s.micro_batch * self.job.seq / s.cp
         logits = self.stack.logits_bytes * tokens * self.vocab / (s.tp if self.stack.splits_logits else 1)
         tied = min(first.parameters, last.parameters) if self.job.graph.tied else 0.0
+        ends = first.kept, last.kept + logits
         if s.pp == 1:
             parameters = first.parameters + last.parameters - tied
-            return self.stage_bytes(
-                s, stages[1], layer, parameters, first.kept + last.kept, held, logits, shard
-            )
+            return self.stage_bytes(s, stages[1], layer, parameters, sum(ends), held, shard)
         return max(
-            self.stage_bytes(s, stages[0], layer, first.parameters, first.kept, held, 0.0, shard),
-            self.stage_bytes(s, stages[1], layer, 0.0, 0.0, max(held - 1, 1.0), 0.0, shard),
-            self.stage_bytes(s, stages[2], layer, last.parameters, last.kept, 1.0, logits, shard),
+            self.stage_bytes(s, stages[0], layer, first.parameters, ends[0], held, shard),
+            self.stage_bytes(s, stages[1], layer, 0.0, 0.0, max(held - 1, 1.0), shard),
+            self.stage_bytes(s, stages[2], layer, last.parameters, ends[1], tail, shard),
         )
 
     def stage_bytes(
         self, s: Strategy, layers: float, layer: Block, end_parameters: float, end_kept: float, held: float,
-        logits: float, shard: int,
+        shard: int,
     ) -> float:  # fmt: skip
         stack = self.stack
         parameters = layers * layer.parameters + end_parameters
-        weights = 2 * (parameters / shard + 2 * layer.parameters) if s.zero == 3 else 2 * parameters
+        weights = (
+            2 * min(parameters / shard + 2 * layer.parameters, parameters) if s.zero == 3 else 2 * parameters
+        )
         gradients = stack.gradient_bytes * parameters / (shard if s.zero >= 2 else 1)
         optimizer = stack.optimizer_bytes * parameters / (shard if s.zero >= 1 else 1)
         if s.offload in ("optimizer", "both"):
             optimizer = 0.0
         whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
-        extra = stack.gathered_inputs * 2 * whole * (1 - 1 / s.tp) if s.sp and s.pp == 1 else 0.0
-        saved, selective = (stack.activations * each + extra for each in (layer.kept, layer.kept_selective))
-        short = whole / (s.tp if s.sp else 1)
-        per_layer = {"none": saved, "selective": selective, "full": short}[s.recompute]
+        extra = stack.gathered_inputs * 2 * whole * (1 - 1 / s.tp) if s.sp else 0.0
+        kept_bytes = self.kept_bytes(s, layer)
+        per_layer = kept_bytes[s.recompute]
+        if s.pp == 1 and s.recompute != "full":
+            per_layer += extra
         kept = layers * per_layer
         if s.recompute == "full" and s.recompute_layers:
             untouched = max(layers - s.recompute_layers, 0)
-            kept = (layers - untouched) * short + untouched * saved
+            kept = (layers - untouched) * per_layer + untouched * kept_bytes["none"]
         activations = held * (2 * per_layer if s.offload in ("activations", "both") else kept + end_kept)
-        activations += stack.workspace * ((saved if s.recompute == "full" else 0.0) + 2 * whole)
+        again = kept_bytes["none"] + extra if s.recompute == "full" else 0.0
+        activations += stack.workspace * (again + 2 * whole)
         used = weights + gradients + optimizer + activations
-        return used * (1 + stack.fragmentation) + logits + stack.context_bytes
+        return used * (1 + stack.fragmentation) + stack.context_bytes
 
 
 def soft_max(a: float, b: float) -> float:

@@ -61,7 +61,7 @@ def main() -> int:
     best_s, best_wall_s = np.inf, np.inf
     for _ in range(options.repeat):
         start_s, wall_s = time.process_time(), time.perf_counter()
-        result = estimate(job, strategies)
+        result = estimate(job, strategies, detail=False)
         best_s = min(best_s, time.process_time() - start_s)
         best_wall_s = min(best_wall_s, time.perf_counter() - wall_s)
 

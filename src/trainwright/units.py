@@ -76,7 +76,12 @@ def render_si(value: float, unit: str) -> str:
 
 def render_duration(value_s: float) -> str:
     """A duration in the unit people would say it in."""
-    for limit, factor, unit in ((1e-3, 1e-6, "us"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (7200.0, 60.0, "min")):
+    for limit, factor, unit in (
+        (1e-3, 1e-6, "us"),
+        (1.0, 1e-3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 60.0, "min"),
+    ):
         if value_s < limit:
             return f"{value_s / factor:.3g} {unit}"
     return f"{value_s / 3600:.3g} h" if value_s < 172800 else f"{value_s / 86400:.3g} days"

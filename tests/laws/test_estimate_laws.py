@@ -173,8 +173,7 @@ def test_gpipe_takes_as_long_as_1f1b_and_no_less_memory(question: Question) -> N
     plain = _with(_with(question.strategies, "vpp", 1), "schedule", SCHEDULES.index("1f1b"))
     plain = plain.take(plain.pp > 1)
     one, all_ = (
-        estimate(question.job, each)
-        for each in (plain, _with(plain, "schedule", SCHEDULES.index("gpipe")))
+        estimate(question.job, each) for each in (plain, _with(plain, "schedule", SCHEDULES.index("gpipe")))
     )
     assert all_.step_s == pytest.approx(one.step_s, rel=1e-12)
     assert (all_.total_bytes >= one.total_bytes * (1 - 1e-12)).all()
@@ -262,6 +261,8 @@ def _states(job: Job, strategies: Strategies) -> list[State]:
     states = []
     for at in range(len(strategies)):
         one = slice(at, at + 1)
-        layouts, _ = distinct_layouts(job, where, layers, (layer, first, last), strategies.take(one), shape[one])
+        layouts, _ = distinct_layouts(
+            job, where, layers, (layer, first, last), strategies.take(one), shape[one]
+        )
         states += layouts.states
     return states

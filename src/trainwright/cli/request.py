@@ -15,7 +15,7 @@ from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.plan.strategy import PRECISIONS, SCHEDULES
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
@@ -60,7 +60,7 @@ def parse_request(options: argparse.Namespace) -> Request:
             interval=constants.interval(efficiency, stack), tokens=tokens,
             dollars_per_device_hour=cluster.device.price_per_hour,
         ),
-        notes=(title, batch_note, token_note, *_basis(efficiency, stack, cluster), *_schedules(options, stack)),
+        notes=(title, batch_note, token_note, *_basis(efficiency, stack, cluster), *_lacks(options, stack)),
         pareto=options.pareto,
     )  # fmt: skip
 
@@ -129,20 +129,33 @@ def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str,
         owner = {"device": "kernels of its own", "family": f"its family, {device.family},"}.get(
             efficiency.basis, "accelerators in general"
         )
-        notes.append(f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} and the range is wide.")
+        notes.append(
+            f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} "
+            "and the range is wide."
+        )
     elif efficiency.basis == "family":
         notes.append(f"Efficiencies of {device.name} are those of its family, {device.family}.")
     if not stack.runs:
-        notes.append(f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range.")
+        notes.append(
+            f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
+        )
     return tuple(notes)
 
 
-def _schedules(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
-    """A note on pipeline schedules that the stack lacks, unless the user chose some."""
-    missing = [name for name in SCHEDULES if name not in stack.schedules]
-    if not missing or any(text.startswith("schedule=") for text in options.fix):
-        return ()
-    return (f"{stack.name} does not run {', '.join(missing)} pipelines; --fix schedule=… considers them all the same.",)
+def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
+    """Notes on what the stack cannot run and is therefore not searched, unless the user fixed that knob."""
+    notes = []
+    for knob, known, able in (
+        ("schedule", SCHEDULES, stack.schedules),
+        ("offload", OFFLOADS, stack.offloads),
+    ):
+        missing = [name for name in known if name not in able]
+        if missing and not any(text.startswith(f"{knob}=") for text in options.fix):
+            notes.append(
+                f"{stack.name} lacks {knob} {', '.join(missing)}: not searched "
+                f"(see --fix {knob}=…, --stack generic)."
+            )
+    return tuple(notes)
 
 
 def _fixed(options: argparse.Namespace, stack: Stack) -> dict[str, tuple[int, ...]]:
@@ -152,6 +165,7 @@ def _fixed(options: argparse.Namespace, stack: Stack) -> dict[str, tuple[int, ..
     fixed: dict[str, tuple[int, ...]] = {
         "precision": (PRECISIONS.index(options.precision),),
         "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
+        "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),
     }
     for text in options.fix:
         knob, equals, value = text.partition("=")

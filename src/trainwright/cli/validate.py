@@ -19,8 +19,9 @@ class _Advance(Protocol):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "table", metavar="RUNS.csv", help="one run per row; see docs/validation.md for the columns"
-    )
+        "table", metavar="RUNS.csv", nargs="?",
+        help="one run per row, columns as in docs/validation.md; without it, the catalog's published runs",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", help="write the rows with predictions as CSV")
     parser.add_argument("--json", action="store_true", help="the errors as JSON on standard output")
 
@@ -30,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cost.load import load_constants
     from trainwright.report.files import render_csv, render_json, save_text
     from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, ranges, unreadable
-    from trainwright.validate.dataset import build_dataset, load_rows
+    from trainwright.validate.dataset import PUBLISHED, build_dataset, load_rows
 
     constants = load_constants()
-    rows = load_rows(Path(options.table))
+    rows = load_rows(Path(options.table) if options.table else PUBLISHED)
     dataset = build_dataset(rows, constants.stack)
     predictions = _predict(dataset, constants)
     within = ranges(dataset, constants)

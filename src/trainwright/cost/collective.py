@@ -1,4 +1,4 @@
-"""The time of collectives on a network of levels: latency and bandwidth, ring or tree, whichever is faster."""
+"""The time of collectives on a network of levels: latency and bandwidth, ring or tree as is faster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The fitted constants of a prediction: what a device achieves of its datasheet, what a stack does around it."""
+"""The fitted constants of a prediction: what devices reach of their datasheets, what stacks add to it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,15 +23,18 @@ class Efficiency:
     attention_backward: float = 0.42
     inner_link: float = 0.80  # of the innermost level's bandwidth
     outer_link: float = 0.85  # of the outer levels' bandwidth
+    host_link: float = 0.7  # of the bandwidth to the host, pinned copies beside other traffic
     inner_latency_s: float = 6e-6  # per hop, software included
     outer_latency_s: float = 15e-6
-    runs: int = 0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
+    runs: int = (
+        0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
+    )
     basis: str = "class"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The software that runs the plan: its kernels, its overheads, what it overlaps, what it keeps in memory."""
+    """The software that runs the plan: its kernels and overheads, what it overlaps, what it keeps."""
 
     name: str
     attention: Literal["flash", "unfused"] = "flash"
@@ -40,11 +43,17 @@ class Stack:
     op_s: float = 8e-6  # host time to launch one operator
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
     pipeline_tp_s: float = 0.0  # lost per layer, microbatch and tensor-parallel rank beside pending sends
-    pipeline_stall_s: float = 0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the eighth power
+    pipeline_stall_s: float = (
+        0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the eighth power
+    )
     send_s: float = 20e-6  # host time around one send to the next stage and its receive
-    tp_overlap: float = 0.3  # share of backward tensor-parallel communication that hides behind weight gradients
+    tp_overlap: float = (
+        0.3  # share of backward tensor-parallel communication that hides behind weight gradients
+    )
     tp_forward_overlap: float = 0.0  # share of the forward one that hides behind pieces of its own products
-    dp_overlap: float = 0.8  # share of gradient reductions (and of ZeRO-3 gathers) that may hide behind compute
+    dp_overlap: float = (
+        0.8  # share of gradient reductions (and of ZeRO-3 gathers) that may hide behind compute
+    )
     zero_overlap: float = 0.5  # the same for the reductions and gathers of ZeRO-1 and 2
     zero_layer_s: float = 0.0  # per layer and step of ZeRO-1 and 2: many small collectives instead of one
     outer_share: float = 1.0  # of the outer links' achieved bandwidth that its collectives reach
@@ -63,12 +72,15 @@ class Stack:
     reports_context: bool = True  # whether its users quote memory with the context (nvidia-smi) or without
     balanced_stages: bool = False  # stages are cut by work, the head counted, not by layers
     activations: float = 1.0  # kept for backward, relative to fused kernels that keep each tensor once
-    gathered_inputs: float = 0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
+    gathered_inputs: float = (
+        0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
+    )
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
+    offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")  # what it can keep on the host
     most_vpp: int = 64
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     runs: int = 0  # measured runs that the numbers rest on

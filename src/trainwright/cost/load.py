@@ -33,7 +33,7 @@ UNKNOWN = Interval(low=0.6, high=2.5)  # until intervals are fitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """Everything that is fitted: efficiencies by unit (device or family), stacks by name, intervals by what is known.
+    """All that is fitted: efficiencies by device or family, stacks by name, intervals by what is known.
 
     Intervals are for predictions that rest on runs of `both` the device and the stack, of one of them, or of
     `neither`.

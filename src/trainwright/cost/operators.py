@@ -66,7 +66,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTime:
-    """Device seconds of one operator: forward, gradient of its inputs, gradient of its weights; and kernels."""
+    """Device seconds of one operator: forward, gradients of its inputs and of its weights; and kernels."""
 
     forward_s: Array
     data_s: Array
@@ -154,7 +154,7 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 
 
 def _attended(op: Op, sizes: Sizes) -> Array:
-    """Keys that a query meets on average: under a causal mask s·w − w²/2 pairs of s queries and a reach of w."""
+    """Keys that a query meets on average: of s queries with a causal reach of w, s·w − w²/2 pairs meet."""
     keys = _keys(op, sizes)
     return keys - keys * keys / (2.0 * sizes["seq_kv"]) if op.causal else keys
 
@@ -166,7 +166,10 @@ def _keys(op: Op, sizes: Sizes) -> Array:
 
 def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
-    moved = sum((bytes_of(t, sizes, machine.element_bytes) for t in (*op.inputs, op.output, *op.extra_outputs)), start=np.zeros(1))
+    moved = sum(
+        (bytes_of(t, sizes, machine.element_bytes) for t in (*op.inputs, op.output, *op.extra_outputs)),
+        start=np.zeros(1),
+    )
     if op.kind == "loss":
         moved = 3.0 * bytes_of(op.inputs[0], sizes, 4.0)
     time_s = machine.stack.traffic * moved / machine.memory_bytes_per_s + machine.efficiency.kernel_s

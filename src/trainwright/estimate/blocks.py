@@ -19,7 +19,7 @@ _STREAMING = ("norm", "elementwise", "gather", "loss", "permute")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCosts:
-    """Costs of a block per microbatch and device; every field is an array over shapes and adds up over blocks."""
+    """Costs of a block per microbatch and device: arrays over shapes, which add up over blocks."""
 
     matmul_forward_s: Array
     matmul_data_s: Array
@@ -58,16 +58,22 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
     time = _times(ops, by_region, machine)
     saved = _saved_bytes(segment.block, by_region, machine)
     hidden = _hidden_bytes(graph, by_region, machine)
-    columns = time | saved | {
-        "tp_reductions": np.full(len(shapes), float(tensor_reductions(segment.block))),
-        "hidden_bytes": hidden,
-        "kv_bytes": _kv_bytes(ops, by_region["attention"], machine),
-        "routed_bytes": _routed_bytes(ops, by_region["experts"], machine),
-        "input_bytes": hidden / np.where(shapes.sp > 0, shapes.tp, 1.0),
-        "dense_parameters": _parameters(ops, by_region, expert=False),
-        "expert_parameters": _parameters(ops, by_region, expert=True),
-    }
-    return BlockCosts(**{name: np.broadcast_to(each, len(shapes)).astype(float) for name, each in columns.items()})
+    columns = (
+        time
+        | saved
+        | {
+            "tp_reductions": np.full(len(shapes), float(tensor_reductions(segment.block))),
+            "hidden_bytes": hidden,
+            "kv_bytes": _kv_bytes(ops, by_region["attention"], machine),
+            "routed_bytes": _routed_bytes(ops, by_region["experts"], machine),
+            "input_bytes": hidden / np.where(shapes.sp > 0, shapes.tp, 1.0),
+            "dense_parameters": _parameters(ops, by_region, expert=False),
+            "expert_parameters": _parameters(ops, by_region, expert=True),
+        }
+    )
+    return BlockCosts(
+        **{name: np.broadcast_to(each, len(shapes)).astype(float) for name, each in columns.items()}
+    )
 
 
 def no_costs(shapes: Shapes) -> BlockCosts:
@@ -94,11 +100,14 @@ def _sizing(op: Op) -> Region:
     return op.region if op.region in ("sequence", "experts") else "attention"
 
 
-def _times(ops: Iterable[Op], by_region: dict[Region, dict[str, Array]], machine: Machine) -> dict[str, Array]:
+def _times(
+    ops: Iterable[Op], by_region: dict[Region, dict[str, Array]], machine: Machine
+) -> dict[str, Array]:
     sums: dict[str, Array] = {
         name: np.zeros(1)
         for name in ("matmul_forward_s", "matmul_data_s", "matmul_weight_s", "attention_forward_s",
-                     "attention_backward_s", "streaming_forward_s", "streaming_backward_s", "selective_s", "kernels")
+                     "attention_backward_s", "streaming_forward_s", "streaming_backward_s", "selective_s",
+                     "kernels")
     }  # fmt: skip
     for op in ops:
         time = op_time(op, by_region[_sizing(op)], machine)
@@ -124,14 +133,22 @@ def _saved_bytes(
     block: Block, by_region: dict[Region, dict[str, Array]], machine: Machine
 ) -> dict[str, Array]:
     size = machine.element_bytes
-    tensors = [t for t in saved_tensors(block) if "vocab" not in t.dims]  # logits are the stack's: Stack.logits_bytes
+    tensors = [
+        t for t in saved_tensors(block) if "vocab" not in t.dims
+    ]  # logits are the stack's: Stack.logits_bytes
     total = sum((bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors), start=np.zeros(1))
     dropped = np.zeros(1)
     if machine.stack.attention == "unfused":
-        matrices = sum((_matrix_bytes(op, by_region["attention"], size) for op in block.ops), start=np.zeros(1))
+        matrices = sum(
+            (_matrix_bytes(op, by_region["attention"], size) for op in block.ops), start=np.zeros(1)
+        )
         total, dropped = total + matrices, matrices
     else:
-        remade = {op.output.name for op in block.ops if op.kind in ("norm", "elementwise") and op.region != "sequence"}
+        remade = {
+            op.output.name
+            for op in block.ops
+            if op.kind in ("norm", "elementwise") and op.region != "sequence"
+        }
         remade |= {op.output.name for op in block.ops if op.kind == "norm"}
         dropped = sum(
             (bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors if t.name in remade),

@@ -41,14 +41,23 @@ class Pieces:
 
 
 def breakdown(
-    job: Job, strategies: Strategies, layer: Part, first: Part, last: Part, shape: Ints, pieces: Pieces, step_s: Array
+    job: Job,
+    strategies: Strategies,
+    layer: Part,
+    first: Part,
+    last: Part,
+    shape: Ints,
+    pieces: Pieces,
+    step_s: Array,
 ) -> dict[str, Array]:
     """What each cause adds to the step; `launch` is what the host's floor adds, the rest that remains."""
     runs = pieces.microbatches
 
     def costs(*names: str) -> Array:
-        total = sum((_busiest(getattr(layer.costs, n), getattr(first.costs, n), getattr(last.costs, n), shape, pieces)
-                     for n in names), start=np.zeros(1))  # fmt: skip
+        total = np.zeros(1)
+        for name in names:
+            middle, start, end = (getattr(part.costs, name) for part in (layer, first, last))
+            total = total + _busiest(middle, start, end, shape, pieces)
         return np.asarray(runs * total)
 
     def exposed(name: str) -> Array:

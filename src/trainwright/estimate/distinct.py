@@ -1,4 +1,4 @@
-"""The distinct combinations of some knobs in a batch of strategies: few, however many strategies there are."""
+"""The distinct combinations of some knobs in a batch of strategies: few, however large the batch."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _MOST_CODES = 1 << 20
 
 
 def distinct(strategies: Strategies, knobs: Sequence[str]) -> tuple[Ints, Ints]:
-    """One strategy of each distinct combination of `knobs`, and for each strategy which combination is its own.
+    """One strategy of each distinct combination of `knobs`, and for each strategy the index of its own.
 
     Knobs are small integers, so combinations are told apart by tables instead of sorting.
     """

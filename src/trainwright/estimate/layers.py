@@ -19,11 +19,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of the model (mean layer, first end, last end): its costs, and its times with communication."""
+    """One part of the model (mean layer, first end, last end): its costs, its times with communication."""
 
     costs: BlockCosts
     forward_s: Array  # with exposed communication and the host's floor
     backward_s: Array
+    without_weight_s: Array  # backward without the gradients of weights, which a schedule may put off
     tp_s: Array  # exposed communication, forward and backward together
     cp_s: Array
     ep_s: Array
@@ -55,7 +56,8 @@ def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCost
     tables = [
         block_costs(
             job.graph, segment, job.seq, shapes,
-            Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack, precision=PRECISIONS[code]),
+            Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack,
+                    precision=PRECISIONS[code]),
         )
         for code in codes
     ]  # fmt: skip
@@ -81,19 +83,25 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     tp_backward = tp - np.minimum(tp * stack.tp_overlap * on, costs.matmul_weight_s)
     # A ring passes keys and values on behind the attention to those it holds; a gather must end first.
     share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
-    cp_forward = cp - np.minimum(cp * share, costs.attention_forward_s) + _ring_steps_s(job, shapes, costs)
+    steps = _ring_steps_s(job, shapes, costs)
+    cp_forward = cp - np.minimum(cp * share, costs.attention_forward_s) + steps
     cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
-    host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
+    # A collective costs the host two launches; sequence parallelism makes two of each.
+    calls = 2.0 * costs.tp_reductions * (shapes.tp > 1) * (1.0 + (shapes.sp > 0))
+    host = (costs.kernels + calls) * stack.op_s
+    behind = smooth_max(backward + tp_backward + cp_backward + ep_exposed, host)
+    rest = backward - costs.matmul_weight_s + tp + cp_backward + ep_exposed
     return Part(
         costs=costs,
         forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, host),
-        backward_s=smooth_max(backward + tp_backward + cp_backward + ep_exposed, host),
+        backward_s=behind,
+        without_weight_s=np.minimum(smooth_max(rest, host), behind),
         tp_s=tp_forward + tp_backward,
         cp_s=cp_forward + cp_backward,
         ep_s=2.0 * ep_exposed,
         tp_all_s=2.0 * tp,
-        cp_all_s=3.0 * cp,
+        cp_all_s=3.0 * cp + steps,
         ep_all_s=2.0 * ep,
     )
 
@@ -112,7 +120,7 @@ def smooth_max(a: Array, b: Array) -> Array:
 
 
 def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
-    """Sums of hidden states: all-reduces, or with sequence parallelism a reduce-scatter and an all-gather each."""
+    """Sums of hidden states: all-reduces, or a reduce-scatter and an all-gather with sequence parallelism."""
     where = span(links, shapes.tp, np.ones(len(shapes)))
     plain = all_reduce_s(links, where, costs.hidden_bytes)
     split = 2.0 * all_gather_s(links, where, costs.hidden_bytes)

@@ -1,4 +1,4 @@
-"""What depends only on how devices are laid out: stages, data-parallel communication, the update, model state."""
+"""What depends only on the layout of devices: stages, data-parallel communication, update, model state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
-    """One column per distinct layout. States are of the first, second and last stage (the only one is first)."""
+    """One column per distinct layout. States are of the first, second, last stage; an only one is first."""
 
     stages: Stages
     states: tuple[State, State, State]
@@ -57,7 +57,12 @@ class Layouts:
 
 
 def distinct_layouts(
-    job: Job, links: Sequence[Link], layers: int, parts: tuple[Part, Part, Part], strategies: Strategies, shape: Ints
+    job: Job,
+    links: Sequence[Link],
+    layers: int,
+    parts: tuple[Part, Part, Part],
+    strategies: Strategies,
+    shape: Ints,
 ) -> tuple[Layouts, Ints]:
     """The distinct layouts of a batch, and for each strategy the index of its own."""
     rows, where = distinct(strategies, _KNOBS)
@@ -72,12 +77,12 @@ def shard_ranks(strategies: Strategies) -> Array:
 
 
 def expert_shard_ranks(strategies: Strategies) -> Array:
-    """Ranks that share one copy of the experts' sharded state: those of `shard_ranks` that hold the same experts."""
+    """Ranks that share one copy of the experts' sharded state: of `shard_ranks`, those with equal experts."""
     return np.maximum(shard_ranks(strategies) * strategies.tp / (strategies.ep * strategies.etp), 1.0)
 
 
 def gradient_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
-    """Bytes per parameter of a gradient as it is accumulated, and as it is sent: fp16 runs keep both in fp16."""
+    """Bytes per parameter of a gradient as accumulated, and as sent: fp16 runs keep both in fp16."""
     half = precision == PRECISIONS.index("fp16")
     kept = np.where(half, min(stack.gradient_bytes, stack.fp16_gradient_bytes), stack.gradient_bytes)
     return kept, np.where(half, min(stack.reduce_bytes, stack.fp16_gradient_bytes), stack.reduce_bytes)
@@ -102,7 +107,10 @@ class _Builder:
         stages = stage_layout(layers, self.strategies, head if self.job.stack.balanced_stages else None)
         owned = self._owned(stages)
         gather_f, gather_b = self._zero3_s(self._of(0, "dense_parameters"), self._of(0, "expert_parameters"))
-        ends = [sum(self._zero3_s(self._of(i, "dense_parameters"), np.zeros(1)), start=np.zeros(1)) for i in (1, 2)]
+        ends = [
+            sum(self._zero3_s(self._of(i, "dense_parameters"), np.zeros(1)), start=np.zeros(1))
+            for i in (1, 2)
+        ]
         update, moved = self._update_s(owned)
         reduce, overlap = self._reduce_s(stages, owned)
         latency, per_byte = self._send()
@@ -126,17 +134,22 @@ class _Builder:
         return np.asarray(getattr(self.parts[part].costs, field)[self.shape])
 
     def _owned(self, stages: Stages) -> tuple[Parameters, Parameters, Parameters]:
-        """Parameters of the first, second and last stage; tied weights count once where both ends are one stage."""
+        """Parameters of the first, second and last stage; tied weights count once where the ends are one."""
         dense, expert = self._of(0, "dense_parameters"), self._of(0, "expert_parameters")
         first, last = self._of(1, "dense_parameters"), self._of(2, "dense_parameters")
         tied = np.minimum(first, last) if self.job.graph.tied else np.zeros(1)
         alone = self.strategies.pp == 1
         return (
             Parameters(
-                dense=stages.first * dense + first + np.where(alone, last - tied, 0.0), expert=stages.first * expert
+                dense=stages.first * dense + first + np.where(alone, last - tied, 0.0),
+                expert=stages.first * expert,
             ),
-            Parameters(dense=np.where(alone, 0.0, stages.middle * dense), expert=stages.middle * expert * ~alone),
-            Parameters(dense=np.where(alone, 0.0, stages.last * dense + last), expert=stages.last * expert * ~alone),
+            Parameters(
+                dense=np.where(alone, 0.0, stages.middle * dense), expert=stages.middle * expert * ~alone
+            ),
+            Parameters(
+                dense=np.where(alone, 0.0, stages.last * dense + last), expert=stages.last * expert * ~alone
+            ),
         )
 
     def _state(self, owned: Parameters) -> State:
@@ -165,7 +178,10 @@ class _Builder:
         if not (strategies.zero == 3).any():
             return np.zeros(len(strategies)), np.zeros(len(strategies))
         ranks, stride = shard_ranks(strategies), strategies.tp.astype(float)
-        expert_ranks, expert_stride = expert_shard_ranks(strategies), (strategies.ep * strategies.etp).astype(float)
+        expert_ranks, expert_stride = (
+            expert_shard_ranks(strategies),
+            (strategies.ep * strategies.etp).astype(float),
+        )
         weight_bytes = weight_sizes(self.job.stack, strategies.precision)[0]
         reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
         where, expert_where = span(self.links, ranks, stride), span(self.links, expert_ranks, expert_stride)
@@ -178,7 +194,7 @@ class _Builder:
         return gather, gather + both(reduce_bytes)
 
     def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array]:
-        """Gradient reduction of the stage that owns most (and the gather of updated weights), and what may hide."""
+        """Gradient reduction (with gather of new weights) of the stage that owns most, and what may hide."""
         strategies, stack = self.strategies, self.job.stack
         dense = np.maximum.reduce([each.dense for each in owned])
         expert = np.maximum.reduce([each.expert for each in owned])
@@ -210,7 +226,7 @@ class _Builder:
         return all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
 
     def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:
-        """The update is traffic: states and gradient read and written; gradients and weights move if offloaded."""
+        """The update's traffic: states and gradient read and written; and what moves if it is offloaded."""
         job, strategies = self.job, self.strategies
         on = strategies.zero > 0
         dense = np.maximum.reduce([each.dense for each in owned]) / np.where(on, shard_ranks(strategies), 1.0)
@@ -220,7 +236,8 @@ class _Builder:
         weight_bytes, optimizer_bytes = weight_sizes(job.stack, strategies.precision)
         traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
         local = kept * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
-        return local, kept * (gradient_bytes + weight_bytes) / job.cluster.network.host_bytes_per_s
+        rate = job.cluster.network.host_bytes_per_s * job.efficiency.host_link
+        return local, kept * (gradient_bytes + weight_bytes) / rate
 
     def _send(self) -> tuple[Array, Array]:
         """Latency and seconds per byte of a send to the next stage."""
@@ -230,7 +247,7 @@ class _Builder:
         return latency, send_s(self.links, stride, np.ones(len(strategies))) - latency
 
     def _wait_s(self, stages: Stages) -> Array:
-        """What some stacks lose per microbatch once there is a pipeline: pipeline_tp_s and pipeline_stall_s."""
+        """What some stacks lose per microbatch of a pipeline: pipeline_tp_s and pipeline_stall_s."""
         strategies, stack = self.strategies, self.job.stack
         nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / self.job.cluster.node_size
         contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)

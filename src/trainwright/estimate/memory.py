@@ -20,9 +20,10 @@ MOVES_ACTIVATIONS = np.array([name in ("activations", "both") for name in OFFLOA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
-    """Bytes per layer and microbatch at each shape: kept for backward by choice of recomputation, and in work."""
+    """Bytes per layer and microbatch at each shape: kept for backward by recomputation, and in work."""
 
     kept: Array  # over (recompute, shape)
+    gathered: Array  # over (recompute, shape): kept besides where there is no pipeline
     working: Array  # over (recompute, shape): the layer being worked on
     first_end: Array  # over shapes: kept by the first end of the model
     last_end: Array  # by the last, logits included
@@ -39,7 +40,8 @@ def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, 
     vocab = float(job.graph.sizes.get("vocab", 0)) / (tp if stack.splits_logits else 1.0)
     logits = stack.logits_bytes / 2.0 * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
     return Activations(
-        kept=np.stack([saved + extra, selective + extra, costs.input_bytes]),
+        kept=np.stack([saved, selective, costs.input_bytes]),
+        gathered=np.stack([extra, extra, np.zeros(len(tp))]),
         working=stack.workspace * np.stack([gradient, gradient, gradient + saved + extra]),
         first_end=first.costs.saved_bytes,
         last_end=last.costs.saved_bytes + logits,
@@ -47,18 +49,27 @@ def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, 
 
 
 def memory_parts(
-    job: Job, strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, held: Array, tail: Array
+    job: Job,
+    strategies: Strategies,
+    layouts: Layouts,
+    layout: Ints,
+    table: Activations,
+    shape: Ints,
+    held: Array,
+    tail: Array,
 ) -> dict[str, Array]:
     """Bytes on the fullest device, of its parts: on the first, the second or the last stage."""
     choice = strategies.recompute
+    alone = strategies.pp == 1
     kept = table.kept[choice, shape]
+    if job.stack.gathered_inputs:
+        kept = kept + np.where(alone, table.gathered[choice, shape], 0.0)
     mixed = strategies.recompute_layers > 0
     saved = table.kept[RECOMPUTES.index("none"), shape] if mixed.any() else kept
     working = table.working[choice, shape]
     stays = ~MOVES_OPTIMIZER[strategies.offload]
     away = MOVES_ACTIVATIONS[strategies.offload]
     first, last = table.first_end[shape], table.last_end[shape]
-    alone = strategies.pp == 1
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
     activations, totals = [], []
@@ -90,7 +101,7 @@ def memory_parts(
 
 
 def in_flight(strategies: Strategies, microbatches: Array) -> tuple[Array, Array]:
-    """Microbatches whose activations the first and the last stage hold at once (their chunks, if interleaved)."""
+    """Microbatches whose activations the first and the last stage hold at once, in chunks if interleaved."""
     pp, vpp = strategies.pp, strategies.vpp
     steady = np.where(vpp > 1, ((vpp + 1.0) * pp - 1.0) / vpp, pp)
     tail = np.where(vpp > 1, ((vpp - 1.0) * pp + 1.0) / vpp, 1.0)

@@ -1,4 +1,4 @@
-"""Step time and memory of many strategies: distinct shapes and layouts are costed once and put together here."""
+"""Step time and memory of many strategies, put together from distinct shapes and layouts costed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from trainwright.estimate.memory import (
 )
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.shapes import distinct_shapes
+from trainwright.estimate.stages import Stages
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
@@ -43,7 +44,11 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
     chunks = [slice(at, at + _CHUNK) for at in range(0, len(strategies), _CHUNK)]
     return _joined(
-        [_estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail) for at in chunks], detail
+        [
+            _estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail)
+            for at in chunks
+        ],
+        detail,
     )
 
 
@@ -75,7 +80,7 @@ def _estimate_chunk(
     total = sum(memory.values(), start=np.zeros(1))
     host = host_bytes(strategies, layouts, layout, model.table, shape, held)
     tiers = job.cluster.device.memory
-    room = tiers[1].capacity_bytes if len(tiers) > 1 else 0.0
+    room = 0.8 * tiers[1].capacity_bytes if len(tiers) > 1 else 0.0  # the rest is the host's own
     arguments = (strategies, model.layer, model.first, model.last, shape, pieces)
     return Estimates(
         step_s=step,
@@ -95,7 +100,7 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     stages, stack = layouts.stages, job.stack
     forward, backward = layer.forward_s[shape], layer.backward_s[shape]
     recompute = _recompute_s(model, strategies, shape, forward)
-    overlap = strategies.overlap * stack.dp_overlap
+    overlap = strategies.overlap.astype(float) * stack.dp_overlap
     gather, gather_all = _exposed_gathers_s(model, layout, overlap, forward, backward + recompute)
     layer_s = forward + backward + recompute + gather
     first = _end_s(model.first, shape, layouts.first_gather_s[layout], overlap, stack.interference)
@@ -107,15 +112,26 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     busiest = np.maximum(np.maximum(at_first, at_last), at_middle)
     others = model.layers * layer_s + first + last - busiest
     send, send_all = _send_s(model, strategies, shape, layout)
-    compute = model.layers * (_device_s(layer, shape) + recompute) + _device_s(model.first, shape) + _device_s(model.last, shape)
+    compute = (
+        model.layers * (_device_s(layer, shape) + recompute)
+        + _device_s(model.first, shape)
+        + _device_s(model.last, shape)
+    )
     bubble = (others + (strategies.pp - 1) * send) / strategies.vpp
-    bubble = np.maximum(bubble * _zero_bubble(strategies, layer, shape, microbatches), 0.0)
+    put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
+    bubble = np.maximum(bubble - _filled_s(strategies, stages, layout, microbatches, put_off), 0.0)
     reduce = layouts.reduce_s[layout]
-    hidden = np.minimum(reduce * layouts.reduce_overlap[layout] * strategies.overlap, stages.middle[layout] * backward)
+    hidden = np.minimum(
+        reduce * layouts.reduce_overlap[layout] * strategies.overlap, stages.middle[layout] * backward
+    )
     moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
     return Pieces(
         microbatches=microbatches,
-        layers=np.where(at_middle >= busiest, stages.middle[layout], np.where(at_last > at_first, stages.last[layout], stages.first[layout])),
+        layers=np.where(
+            at_middle >= busiest,
+            stages.middle[layout],
+            np.where(at_last > at_first, stages.last[layout], stages.first[layout]),
+        ),
         is_first=(at_middle < busiest) & (at_last <= at_first),
         is_last=((at_middle < busiest) & (at_last > at_first)) | alone,
         recompute_s=recompute,
@@ -147,9 +163,11 @@ def _device_s(part: Part, shape: Ints) -> Array:
 
 
 def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
-    """Per layer, on average: everything again in the layers that recompute fully, or what is cheap to repeat."""
+    """Per layer, on average: everything again where layers recompute fully, or what is cheap to repeat."""
     every = model.layers / strategies.pp
-    share = np.where(strategies.recompute_layers > 0, np.minimum(strategies.recompute_layers / every, 1.0), 1.0)
+    share = np.where(
+        strategies.recompute_layers > 0, np.minimum(strategies.recompute_layers / every, 1.0), 1.0
+    )
     full = strategies.recompute == RECOMPUTES.index("full")
     selective = strategies.recompute == RECOMPUTES.index("selective")
     return np.where(full, share * forward, np.where(selective, model.layer.costs.selective_s[shape], 0.0))
@@ -180,17 +198,26 @@ def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) ->
     return both * (1.0 - stack.pp_overlap * strategies.overlap), both
 
 
-def _zero_bubble(strategies: Strategies, layer: Part, shape: Ints, microbatches: Array) -> Array:
-    """The share of the bubble that remains: weight gradients fill it, as ZB-H1 does (Qi et al., 2023).
+def _layer_without_weights_s(
+    model: _Model, layout: Ints, shape: Ints, overlap: Array, recompute: Array
+) -> Array:
+    """A layer whose weight gradients are put off, with what it then shows of ZeRO-3's communication."""
+    forward, backward = model.layer.forward_s[shape], model.layer.without_weight_s[shape] + recompute
+    return forward + backward + _exposed_gathers_s(model, layout, overlap, forward, backward)[0]
 
-    With enough microbatches a stage's share F + B + W of the bubble becomes F + B − W.
+
+def _filled_s(
+    strategies: Strategies, stages: Stages, layout: Ints, microbatches: Array, put_off: Array
+) -> Array:
+    """What weight gradients fill of the bubble, as in ZB-H1 (Qi et al., 2023).
+
+    With enough microbatches a stage's share F + B + W of the bubble becomes F + B − W. Every stage is
+    credited with the layers of the one that has fewest, so that nothing that is faster makes a step longer.
     """
+    fewest = np.minimum(np.minimum(stages.first, stages.last), stages.middle)[layout]
+    times = np.minimum(2.0 * (strategies.pp - 1), strategies.pp + microbatches - 2.0)
     is_zero = strategies.schedule == SCHEDULES.index("zb")
-    if not is_zero.any():
-        return np.ones(1)
-    weight = layer.costs.matmul_weight_s[shape] / _device_s(layer, shape)
-    times = np.minimum(2.0, 1.0 + (microbatches - 1.0) / np.maximum(strategies.pp - 1, 1))
-    return np.where(is_zero, 1.0 - times * weight, 1.0)
+    return np.where(is_zero, times * fewest * put_off, 0.0)
 
 
 def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array) -> Array:
@@ -199,7 +226,8 @@ def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints,
     if not moves.any():
         return np.zeros(len(strategies))
     kept = model.layouts.stages.middle[layout] * model.table.kept[strategies.recompute, shape]
-    moved = np.where(moves, 2.0 * kept / model.job.cluster.network.host_bytes_per_s, 0.0)
+    rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
+    moved = np.where(moves, 2.0 * kept / rate, 0.0)
     hidden = np.minimum(moved * strategies.overlap, busiest)
     return np.asarray(moved - hidden * (1.0 - model.job.stack.interference))
 
@@ -210,7 +238,9 @@ def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:
 
     def joined(name: str, keys: Sequence[str]) -> dict[str, Array]:
         return {
-            key: np.concatenate([np.broadcast_to(getattr(c, name)[key], len(c)) for c in chunks] or [np.zeros(0)])
+            key: np.concatenate(
+                [np.broadcast_to(getattr(c, name)[key], len(c)) for c in chunks] or [np.zeros(0)]
+            )
             for key in keys
         }
 

@@ -57,17 +57,33 @@ class Strategy:
         if self.zero not in (0, 1, 2, 3):
             raise BadInput("strategy zero", self.zero, "stages are 0, 1, 2 and 3", "use one of them")
         if self.shard < 0 or self.recompute_layers < 0:
-            raise BadInput("strategy shard or layers", min(self.shard, self.recompute_layers), "is negative", "use 0 or more")
+            raise BadInput(
+                "strategy shard or layers",
+                min(self.shard, self.recompute_layers),
+                "is negative",
+                "use 0 or more",
+            )
         self._check_sense()
 
     def _check_sense(self) -> None:
         """Raise if a knob is set that the others leave without a meaning."""
         if self.pp == 1 and (self.vpp > 1 or self.schedule != "1f1b"):
-            raise BadInput("strategy", f"vpp{self.vpp} {self.schedule}", "schedules need pp > 1", "raise pp or drop them")
+            raise BadInput(
+                "strategy", f"vpp{self.vpp} {self.schedule}", "schedules need pp > 1", "raise pp or drop them"
+            )
         if self.cp == 1 and self.cp_kind != "ring":
             raise BadInput("strategy cp_kind", self.cp_kind, "needs cp > 1", "raise cp or drop it")
+        if self.recompute_layers and self.offload in ("activations", "both"):
+            raise BadInput(
+                "strategy recompute_layers",
+                self.recompute_layers,
+                "means all layers where activations are offloaded",
+                "write full, or keep activations on the device",
+            )
         if self.recompute_layers and self.recompute != "full":
-            raise BadInput("strategy recompute_layers", self.recompute_layers, "needs full recomputation", "write full4")
+            raise BadInput(
+                "strategy recompute_layers", self.recompute_layers, "needs full recomputation", "write full4"
+            )
 
     @property
     def devices(self) -> int:
@@ -190,7 +206,10 @@ class Strategies:
 def stack_strategies(strategies: Iterable[Strategy]) -> Strategies:
     """Arrays of the knobs of given strategies."""
     rows = [
-        [_CHOICES[f.name].index(getattr(s, f.name)) if f.name in _CHOICES else int(getattr(s, f.name)) for f in fields(s)]
+        [
+            _CHOICES[f.name].index(getattr(s, f.name)) if f.name in _CHOICES else int(getattr(s, f.name))
+            for f in fields(s)
+        ]
         for s in strategies
     ]
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(fields(Strategy))).T
@@ -200,7 +219,9 @@ def stack_strategies(strategies: Iterable[Strategy]) -> Strategies:
 def join_strategies(parts: Iterable[Strategies]) -> Strategies:
     """One batch of the strategies of several."""
     listed = list(parts)
-    return Strategies(**{f.name: np.concatenate([getattr(p, f.name) for p in listed]) for f in fields(Strategies)})
+    return Strategies(
+        **{f.name: np.concatenate([getattr(p, f.name) for p in listed]) for f in fields(Strategies)}
+    )
 
 
 __all__ = [

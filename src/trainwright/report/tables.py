@@ -146,7 +146,9 @@ def show(console: Console, *parts: object) -> None:
 
 def indented(console: Console, line: str) -> str:
     """A sentence inside the console's width, with its further lines set in."""
-    return fill(line, width=console.width, initial_indent="  ", subsequent_indent="    ")
+    return fill(
+        line, width=console.width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
 
 
 def headline(summary: Summary) -> tuple[str, ...]:

@@ -181,13 +181,15 @@ def _nothing() -> Found:
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
-    """What was found with recomputation and offloading added to strategies that do not fit on the bottom rung."""
+    """What was found with strategies that do not fit on the bottom rung put on higher ones."""
     pending = pending.take(pending.score <= found.bound)
     scores: dict[Rung, Array] = {}
     fitted: dict[Rung, Flags] = {}
     for rung in higher(space):
         below = [each for each in scores if never_slower(each, rung)]
-        settled = np.logical_or.reduce([np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)])
+        settled = np.logical_or.reduce(
+            [np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)]
+        )
         least = np.maximum.reduce([pending.score, *(scores[each] for each in below)])
         rows = np.flatnonzero(~settled & (least <= found.bound))
         scores[rung], fitted[rung] = pending.score.copy(), np.zeros(len(pending), dtype=bool)
@@ -224,9 +226,7 @@ def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
     return replace(strategies, **columns)
 
 
-def _fewest_layers(
-    question: Question, job: Job, strategies: Strategies, room: float, found: Found
-) -> Found:
+def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: float, found: Found) -> Found:
     """What was found with the fewest recomputed layers per stage that let each strategy fit.
 
     The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the

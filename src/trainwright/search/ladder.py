@@ -45,8 +45,8 @@ def never_slower(less: Rung, more: Rung) -> bool:
     """Whether a strategy on one rung is as fast as on another, however many layers recompute on either.
 
     Moving more to the host takes no less time. Recomputing takes no less than not recomputing, except where
-    activations move: there it leaves less to move. Selective recomputation of all layers and full recomputation
-    of some may go either way, as may a few layers with the optimizer on the host and more without.
+    activations move: there it leaves less to move. Selective recomputation of all layers and full one of some
+    may go either way, as may a few layers with the optimizer on the host and more without.
     """
     if less.offload not in (0, more.offload) and OFFLOADS[more.offload] != "both":
         return False

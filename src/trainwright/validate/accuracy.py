@@ -43,7 +43,9 @@ def render_accuracy(evidence: Evidence) -> str:
         _ranking(rank_groups(evidence.dataset, predictions)),
         _intervals(evidence),
         _kernels("Matrix products", gemm_errors(evidence.tables / "gemm.csv", constants)),
-        _kernels("Collectives inside a node", collective_errors(evidence.tables / "collectives.csv", constants)),
+        _kernels(
+            "Collectives inside a node", collective_errors(evidence.tables / "collectives.csv", constants)
+        ),
         _constants(constants),
         _weak(evidence, predictions),
     ]
@@ -53,12 +55,12 @@ def render_accuracy(evidence: Evidence) -> str:
 _HEAD = """
 # Accuracy
 
-Written by `make calibrate`; every number on this page was computed in that run, none is typed in. The constants of
-the catalog (ten per device family, thirteen per software stack, listed below) are fitted to published runs under
-priors; nothing is fitted to a row. *In* is the error of those constants on the runs they were fitted to. *Out* is the
-error on a source by constants that were fitted without that source; if no other source ran its stack, the stack's
-numbers are dropped and it is predicted as generic software. Errors are absolute errors of step time, predicted over
-measured minus one.
+Written by `make calibrate`; every number on this page was computed in that run, none is typed in. The
+constants of the catalog (ten per device family, thirteen per software stack, listed below) are fitted to
+published runs under priors; nothing is fitted to a row. *In* is the error of those constants on the runs they
+were fitted to. *Out* is the error on a source by constants that were fitted without that source; if no other
+source ran its stack, the stack's numbers are dropped and it is predicted as generic software. Errors are
+absolute errors of step time, predicted over measured minus one.
 """
 
 
@@ -73,7 +75,10 @@ def _headline(evidence: Evidence, predictions: Predictions, failures: Prediction
         ("runs predicted", f"{read} of {len(evidence.dataset.rows)}"),
         ("median over sources of each source's median error, in", f"{np.median(inside):.1%}"),
         ("the same, out", f"{np.median(outside):.1%}"),
-        ("sources with a median error of at most 10 %, in", f"{sum(e <= 0.10 for e in inside)} of {len(inside)}"),
+        (
+            "sources with a median error of at most 10 %, in",
+            f"{sum(e <= 0.10 for e in inside)} of {len(inside)}",
+        ),
         ("median error of memory where it was reported", f"{np.nanmedian(memory):.1%}"),
         ("fits or does not fit, told rightly", f"{right / of:.1%} of {of}"),
         ("groups of layouts whose first-ranked is within 5 % of the best", f"{good} of {len(ranked)}"),
@@ -86,7 +91,9 @@ def _source_medians(evidence: Evidence, predictions: Predictions) -> tuple[list[
     off = np.abs(predictions.step_s / truth - 1.0)
     out = np.abs(1.0 / evidence.held.ratio - 1.0)
     every = sorted(set(names))
-    return [float(np.nanmedian(off[names == n])) for n in every], [float(np.nanmedian(out[names == n])) for n in every]
+    return [float(np.nanmedian(off[names == n])) for n in every], [
+        float(np.nanmedian(out[names == n])) for n in every
+    ]
 
 
 def _by_source(evidence: Evidence, predictions: Predictions) -> str:
@@ -97,7 +104,8 @@ def _by_source(evidence: Evidence, predictions: Predictions) -> str:
         ratio = evidence.held.ratio[names == errors.name]
         out = 1.0 / ratio - 1.0
         rows.append(
-            (errors.name, str(errors.rows), f"{errors.median:.1%}", f"{errors.mean:.1%}", f"{errors.bias:+.1%}",
+            (errors.name, str(errors.rows), f"{errors.median:.1%}", f"{errors.mean:.1%}",
+             f"{errors.bias:+.1%}",
              f"{np.nanmedian(np.abs(out)):.1%}", f"{np.nanmedian(out):+.1%}")
         )  # fmt: skip
     heads = ("source", "runs", "median, in", "mean, in", "bias, in", "median, out", "bias, out")
@@ -107,11 +115,19 @@ def _by_source(evidence: Evidence, predictions: Predictions) -> str:
 def _by_column(evidence: Evidence, predictions: Predictions, column: str) -> str:
     within = ranges(evidence.dataset, evidence.constants)
     errors = errors_by(evidence.dataset, predictions, within, column)
-    return f"## By {column}\n\n" + _table((column, "runs", "median, in", "mean, in", "bias, in"), map(_cells, errors))
+    return f"## By {column}\n\n" + _table(
+        (column, "runs", "median, in", "mean, in", "bias, in"), map(_cells, errors)
+    )
 
 
 def _cells(errors: Errors) -> Sequence[str]:
-    return (errors.name, str(errors.rows), f"{errors.median:.1%}", f"{errors.mean:.1%}", f"{errors.bias:+.1%}")
+    return (
+        errors.name,
+        str(errors.rows),
+        f"{errors.median:.1%}",
+        f"{errors.mean:.1%}",
+        f"{errors.bias:+.1%}",
+    )
 
 
 def _classified(evidence: Evidence, predictions: Predictions, failures: Predictions) -> tuple[int, int]:
@@ -138,7 +154,8 @@ def _memory(evidence: Evidence, predictions: Predictions, failures: Predictions)
     return (
         "## Memory\n\nPeak per device as each source reports it.\n\n"
         + _table(("source", "runs", "median error", "bias"), rows)
-        + "\n\nWhether a configuration fits. One source does not tell crashes from memory errors; some of its failures "
+        + "\n\nWhether a configuration fits. One source does not tell crashes from memory errors; some "
+        "of its failures "
         "have other causes, which nothing here predicts.\n\n"
         + _table(("configurations", "count", "told rightly"), told)
     )
@@ -151,7 +168,8 @@ def _ranking(ranked: Sequence[Ranked]) -> str:
         good = sum(each.behind <= 0.05 for each in own)
         rows.append((source, str(len(own)), str(good), f"{np.median([each.behind for each in own]):.1%}"))
     text = (
-        "## Ranking\n\nIn each group of at least eight runs of one source, model and device count: is the layout that "
+        "## Ranking\n\nIn each group of at least eight runs of one source, model and device count: is "
+        "the layout that "
         "is predicted fastest per token within 5 % of the fastest measured?\n\n"
     )
     return text + _table(("source", "groups", "within 5 %", "median behind"), rows)
@@ -166,9 +184,11 @@ def _intervals(evidence: Evidence) -> str:
         share = f"{inside.mean():.1%} of {len(own)}" if len(own) else "no runs"
         rows.append((kind, f"{interval.low:.2f} to {interval.high:.2f}", share))
     text = (
-        "## Ranges\n\nEvery prediction carries a range, as factors of the predicted step time, by what its constants "
-        "rest on: runs of both the device and the stack, of one of them, of neither. The factors are the 5 % and 95 % "
-        "points of measured over predicted on sources left out, each source counting alike.\n\n"
+        "## Ranges\n\nEvery prediction carries a range, as factors of the predicted step time, by what "
+        "its constants "
+        "rest on: runs of both the device and the stack, of one of them, of neither. They are the "
+        "shortest that "
+        "hold nine tenths of measured over predicted on sources left out, each source counting alike.\n\n"
     )
     return text + _table(("rests on", "range", "held-out runs inside"), rows)
 
@@ -176,20 +196,34 @@ def _intervals(evidence: Evidence) -> str:
 def _kernels(title: str, errors: Sequence[KernelError]) -> str:
     rows = [(e.name, str(e.rows), f"{e.scale:.2f}", f"{e.median:.1%}") for e in errors]
     text = (
-        f"## {title}\n\nPublished kernel timings. *Scale* is measured over predicted time: below 1, as kernels alone run "
-        "at higher clocks than long steps, to which the constants are fitted. *Error* is what remains once it is taken "
+        f"## {title}\n\nPublished kernel timings. *Scale* is measured over predicted time: below 1, as "
+        f"kernels alone run "
+        "at higher clocks than long steps, to which the constants are fitted. *Error* is what remains "
+        "once it is taken "
         "out: how well the model follows the shape.\n\n"
     )
     return text + _table(("kernels", "count", "scale", "error"), rows)
 
 
 def _constants(constants: Constants) -> str:
-    fields = ("runs", "gemm", "gemm_fp8", "attention_forward", "attention_backward", "memory", "inner_link", "outer_link")
-    devices = [(unit, *(_number(getattr(e, f)) for f in fields)) for unit, e in constants.efficiencies.items()]
+    fields = (
+        "runs",
+        "gemm",
+        "gemm_fp8",
+        "attention_forward",
+        "attention_backward",
+        "memory",
+        "inner_link",
+        "outer_link",
+    )
+    devices = [
+        (unit, *(_number(getattr(e, f)) for f in fields)) for unit, e in constants.efficiencies.items()
+    ]
     shown = ("runs", "pace", "traffic", "op_s", "step_s", "tp_overlap", "dp_overlap", "zero_overlap")
     stacks = [(name, *(_number(getattr(s, f)) for f in shown)) for name, s in constants.stacks.items()]
     return (
-        "## Constants\n\nThe main ones; all stand in `src/trainwright/catalog/calibration.toml`, their meaning in "
+        "## Constants\n\nThe main ones; all stand in `src/trainwright/catalog/calibration.toml`, their "
+        "meaning in "
         "`src/trainwright/cost/constants.py`. Units without runs keep their priors.\n\n"
         + _table(("unit", *fields), devices)
         + "\n\n"
@@ -209,15 +243,18 @@ def _weak(evidence: Evidence, predictions: Predictions) -> str:
         for name, a, b in zip(names, inside, outside, strict=True)
         if a > 0.10 or b > 0.15
     ]
-    text = (
+    return (
         "## Where this is bad\n\nSources above 10 % in or 15 % out:\n\n" + "\n".join(lines) + "\n\n"
-        "Software that is not in the table is predicted as the median of the stacks that are, which misses whatever is "
-        "peculiar to it: nanotron's stalls with pipelines would have been missed altogether. Devices without runs "
-        "(every AMD, Intel and AWS device, most TPUs) rest on kernels or on their class. Collectives across nodes are "
-        "seen only through runs. A stage's layers are taken as the mean layer, so pipelines of models with uneven "
+        "Software that is not in the table is predicted as the median of the stacks that are, which "
+        "misses whatever is "
+        "peculiar to it: nanotron's stalls with pipelines would have been missed altogether. Devices "
+        "without runs "
+        "(every AMD, Intel and AWS device, most TPUs) rest on kernels or on their class. Collectives "
+        "across nodes are "
+        "seen only through runs. A stage's layers are taken as the mean layer, so pipelines of models "
+        "with uneven "
         "layers are less well known than the tables suggest."
     )
-    return text
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

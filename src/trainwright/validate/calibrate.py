@@ -29,7 +29,8 @@ STACK_SPREAD: Mapping[str, float] = {
 }  # fmt: skip
 # Fitted only where the prior sets them.
 OPTIONAL_SPREAD: Mapping[str, float] = {
-    "pipeline_tp_s": 0.7, "pipeline_stall_s": 0.7, "zero_layer_s": 0.7, "outer_extra_s": 0.7, "outer_share": 0.3,
+    "pipeline_tp_s": 0.7, "pipeline_stall_s": 0.7, "zero_layer_s": 0.7, "outer_extra_s": 0.7,
+    "outer_share": 0.3,
 }  # fmt: skip
 SHARES = frozenset(name for name in STACK_SPREAD if name.endswith("overlap")) | {"interference"}
 _SCALE = 0.06  # residuals beyond this count linearly, as in Huber's loss
@@ -74,7 +75,9 @@ def parameters_of(dataset: Dataset, prior: Constants, rows: Mask) -> tuple[Param
     for kind, unit in used:
         holder = prior.efficiencies[unit] if kind == "efficiency" else prior.stacks[unit]
         for field, spread in _spreads(holder).items():
-            result.append(Parameter(kind=kind, unit=unit, field=field, prior=getattr(holder, field), spread=spread))
+            result.append(
+                Parameter(kind=kind, unit=unit, field=field, prior=getattr(holder, field), spread=spread)
+            )
     return tuple(result)
 
 
@@ -83,7 +86,9 @@ def _spreads(holder: Efficiency | Stack) -> Mapping[str, float]:
         return EFFICIENCY_SPREAD
     plain = Stack(name="")
     return dict(STACK_SPREAD) | {
-        name: spread for name, spread in OPTIONAL_SPREAD.items() if getattr(holder, name) != getattr(plain, name)
+        name: spread
+        for name, spread in OPTIONAL_SPREAD.items()
+        if getattr(holder, name) != getattr(plain, name)
     }
 
 
@@ -225,7 +230,7 @@ class Problem:
 
 
 def with_generic(constants: Constants, dataset: Dataset, rows: Mask) -> Constants:
-    """The constants with the generic stack at the median of the fitted ones, and with their numbers of runs."""
+    """The constants with the generic stack at the median of the fitted ones, and their numbers of runs."""
     runs: dict[tuple[str, str], int] = {}
     for group in dataset.groups:
         count = int(rows[list(group.indices)].sum())

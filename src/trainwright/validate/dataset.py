@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ from trainwright.search.space import Space, legal_strategies
 from trainwright.validate.rows import Case, Row, parse_case
 
 Array = NDArray[np.float64]
+PUBLISHED = (
+    Path(__file__).parents[1] / "catalog" / "published.csv"
+)  # a few hundred published runs, each cited
 REQUIRED = ("hardware", "gpus", "layers", "hidden", "heads", "seq_len")
 
 
@@ -92,7 +96,10 @@ def build_dataset(rows: Sequence[Row], stack_of: StackOf) -> Dataset:
         reasons.append("")
         members[_group_key(case)].append((index, case, strategies))
     return Dataset(
-        rows=tuple(rows), cases=tuple(cases), reasons=tuple(reasons), groups=tuple(map(_group, members.values()))
+        rows=tuple(rows),
+        cases=tuple(cases),
+        reasons=tuple(reasons),
+        groups=tuple(map(_group, members.values())),
     )
 
 
@@ -100,7 +107,7 @@ def stack_name(case: Case) -> str:
     """The stack of a case: its framework, told apart by age where one name covers years of kernels."""
     framework = _known_name(case.framework)
     if framework == "megatron-lm" and case.attention == "unfused":
-        # Sequence parallelism came to Megatron-LM in 2022: a run that states it ran that version or a later one.
+        # Sequence parallelism came to Megatron-LM in 2022: a run that states it ran that version or later.
         return "megatron-lm-2022" if "sp" in case.fixed else "megatron-lm"
     if framework == "megatron-lm":
         return "megatron-core"
@@ -119,7 +126,7 @@ def _known_name(framework: str) -> str:
 
 
 def candidates(case: Case, stack: Stack) -> Strategies:
-    """Every strategy that agrees with what the case states; what it leaves open is what the stack's users choose."""
+    """Every strategy that agrees with what the case states; the rest is what the stack's users choose."""
     fixed = dict(case.fixed)
     fixed.setdefault("cp", (1,))
     fixed.setdefault("etp", (1,))
@@ -132,14 +139,18 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     fixed["schedule"] = (SCHEDULES.index("1f1b"), SCHEDULES.index("interleaved"))
     if fixed.get("pp") == (1,):
         fixed["vpp"] = (1,)
+    parallel = prod(fixed[knob][0] for knob in ("tp", "pp", "cp") if knob in fixed)
     space = Space(
-        graph=case.graph, devices=case.cluster.count, node_size=case.cluster.node_size, seq=case.seq,
+        graph=case.graph, devices=max(case.cluster.count // parallel, 1) * parallel,
+        node_size=case.cluster.node_size, seq=case.seq,
         global_batch=case.global_batch, fixed=fixed, most={"vpp": stack.most_vpp}, check_divisors=False,
     )  # fmt: skip
     return legal_strategies(space)
 
 
-def predict(dataset: Dataset, stack_of: StackOf, efficiency_of: EfficiencyOf, groups: Iterable[int] | None = None) -> Predictions:
+def predict(
+    dataset: Dataset, stack_of: StackOf, efficiency_of: EfficiencyOf, groups: Iterable[int] | None = None
+) -> Predictions:
     """Predictions for all rows, or for those of some groups (the others are not a number)."""
     step = np.full(len(dataset.rows), np.nan)
     memory = np.full(len(dataset.rows), np.nan)
@@ -165,9 +176,13 @@ def _predict_group(
     )
     result = estimate(job, group.candidates, detail=False)
     starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
-    # The fastest candidate that fits; if none fits, the one that needs least.
+    # The fastest candidate that fits. If none does, the run needed less memory than we think: the fastest
+    # of those that come near the least.
     fit = result.feasible
-    rank = np.where(fit, result.step_s, 1e9 + result.total_bytes)
+    least = np.minimum.reduceat(result.total_bytes, starts).repeat(group.counts)
+    rank = np.where(
+        fit, result.step_s, np.where(result.total_bytes <= 1.15 * least, 1e9 + result.step_s, 1e18)
+    )
     best = [int(a + np.argmin(rank[a : a + n])) for a, n in zip(starts, group.counts, strict=True)]
     hidden = 0.0 if job.stack.reports_context else job.stack.context_bytes
     return result.step_s[best], result.total_bytes[best] - hidden, fit[best]
@@ -176,7 +191,15 @@ def _predict_group(
 def _group_key(case: Case) -> object:
     inside = case.cluster.count <= case.cluster.node_size
     levels = case.cluster.network.levels
-    return (id(case.graph), case.cluster.device.name, levels, inside, stack_name(case), case.attention, case.seq)
+    return (
+        id(case.graph),
+        case.cluster.device.name,
+        levels,
+        inside,
+        stack_name(case),
+        case.attention,
+        case.seq,
+    )
 
 
 def _group(members: Sequence[tuple[int, Case, Strategies]]) -> Group:

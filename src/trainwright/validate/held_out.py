@@ -12,7 +12,7 @@ from trainwright.validate.dataset import Dataset, measured, predict, stack_name
 
 Array = NDArray[np.float64]
 _NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
-_OUTSIDE = 0.05  # on each side of an interval
+_INSIDE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def hold_out(dataset: Dataset, prior: Constants, whole: Fit, say: Callable[[str]
 
 
 def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
-    """Nine-in-ten intervals by what a prediction rests on; every source counts alike, less knowledge is never narrower."""
+    """Nine-in-ten intervals by what a prediction rests on: sources count alike, less knowledge widens."""
     names, basis = sources(dataset), np.array(held.basis)
     result: dict[str, Interval] = {}
     for kind, narrower in _NARROWER.items():
@@ -53,13 +53,20 @@ def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
         highs = [result[name].high for name in narrower]
         if chosen.any():
             weights = np.array([1.0 / (chosen & (names == name)).sum() for name in names[chosen]])
-            lows.append(_quantile(held.ratio[chosen], weights, _OUTSIDE))
-            highs.append(_quantile(held.ratio[chosen], weights, 1.0 - _OUTSIDE))
+            low, high = _shortest(held.ratio[chosen], weights)
+            lows.append(low)
+            highs.append(high)
         result[kind] = Interval(low=min(lows), high=max(highs))
     return result
 
 
-def _quantile(values: Array, weights: Array, share: float) -> float:
+def _shortest(values: Array, weights: Array) -> tuple[float, float]:
+    """The shortest interval, by its logarithm, that holds nine tenths of the weight."""
     order = np.argsort(values)
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(values[order][np.searchsorted(reached, share)])
+    ordered, reached = values[order], np.cumsum(weights[order]) / weights.sum()
+    before = np.concatenate([[0.0], reached[:-1]])
+    ends = np.searchsorted(reached, before + _INSIDE - 1e-9)
+    starts = np.flatnonzero(ends < len(ordered))
+    widths = np.log(ordered[ends[starts]] / ordered[starts])
+    best = starts[np.argmin(widths)]
+    return float(ordered[best]), float(ordered[ends[best]])

@@ -28,7 +28,7 @@ _COLLECTIVES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelError:
-    """How well the model's shape follows one device's kernels: `scale` is measured over predicted, its median."""
+    """How well the model follows one device's kernels: `scale` is the median of measured over predicted."""
 
     name: str
     rows: int
@@ -46,7 +46,10 @@ def gemm_errors(path: Path, constants: Constants) -> tuple[KernelError, ...]:
         m, n, k = (np.array([float(row[name])]) for name in ("M", "N", "K"))
         groups = np.array([float(row["batch_or_groups"] or 1)])
         machine = Machine(
-            device=device, efficiency=constants.efficiency(device), stack=Stack(name="kernel"), precision="bf16"
+            device=device,
+            efficiency=constants.efficiency(device),
+            stack=Stack(name="kernel"),
+            precision="bf16",
         )
         predicted = float(gemm_time_s(machine.matrix_unit("bf16"), m, n, k, groups, 2.0)[0])
         measured = float((2.0 * m * n * k * groups)[0]) / (float(row["tflops_achieved"]) * 1e12)
@@ -107,5 +110,3 @@ def _device(name: str) -> Device | None:
         return load_device(find_device_alias(name))
     except TrainwrightError:
         return None
-
-

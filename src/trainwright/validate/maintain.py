@@ -1,4 +1,4 @@
-"""`make calibrate`: fit the constants to the validation tables, judge them on what was left out, write both down."""
+"""`make calibrate`: fit the constants to published runs, judge them on what was left out, write both down."""
 
 import argparse
 import sys
@@ -17,10 +17,14 @@ from trainwright.validate.held_out import hold_out, intervals
 def main(arguments: list[str] | None = None) -> int:
     """Fit, judge, write."""
     parser = argparse.ArgumentParser(prog="python -m trainwright.validate.maintain", description=__doc__)
-    parser.add_argument("tables", type=Path, help="folder with runs.csv, oom.csv, gemm.csv and collectives.csv")
+    parser.add_argument(
+        "tables", type=Path, help="folder with runs.csv, oom.csv, gemm.csv and collectives.csv"
+    )
     parser.add_argument("--rounds", type=int, default=8, help="most steps of the fit (default 8)")
     parser.add_argument("--out", type=Path, default=CALIBRATION, help="where the constants go")
-    parser.add_argument("--page", type=Path, default=Path("docs/accuracy.md"), help="where the tables of errors go")
+    parser.add_argument(
+        "--page", type=Path, default=Path("docs/accuracy.md"), help="where the tables of errors go"
+    )
     options = parser.parse_args(arguments)
     try:
         calibrate(options.tables, options.rounds, options.out, options.page)

@@ -27,7 +27,8 @@ def rank_groups(dataset: Dataset, predictions: Predictions) -> tuple[Ranked, ...
     groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for index, case in enumerate(dataset.cases):
         if case is not None and np.isfinite(truth[index]):
-            groups[(case.source, case.graph.name, case.cluster.count)].append(index)
+            model = dataset.rows[index].get("model") or case.graph.name
+            groups[(case.source, model, case.cluster.count)].append(index)
     result = []
     for (source, model, devices), members in sorted(groups.items()):
         if len(members) >= LEAST:

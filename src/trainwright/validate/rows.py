@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 
 from trainwright.cluster.load import find_device_alias, load_device, load_network
 from trainwright.cluster.types import Cluster
@@ -76,13 +77,17 @@ def _number(row: Row, name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise BadInput(f"column {name}", text, "is not a number", "correct the cell or leave it empty") from None
+        raise BadInput(
+            f"column {name}", text, "is not a number", "correct the cell or leave it empty"
+        ) from None
 
 
 def _whole(row: Row, name: str) -> int:
     number = _number(row, name)
     if number is None or number < 1 or number != int(number):
-        raise BadInput(f"column {name}", _text(row, name), "needs a whole number above zero", "fill in the cell")
+        raise BadInput(
+            f"column {name}", _text(row, name), "needs a whole number above zero", "fill in the cell"
+        )
     return int(number)
 
 
@@ -94,7 +99,9 @@ def _optional(row: Row, name: str) -> int:
 def _framework_of(row: Row) -> str:
     """The tables of failures do not name software: their sources do."""
     source = _text(row, "source")
-    return "nanotron" if "Playbook" in source else "aleph-alpha-scaling" if "Hagemann" in source else "generic"
+    return (
+        "nanotron" if "Playbook" in source else "aleph-alpha-scaling" if "Hagemann" in source else "generic"
+    )
 
 
 def _kernel(row: Row) -> str:
@@ -111,7 +118,7 @@ def _attention(row: Row) -> str:
 
 
 def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
-    """Stated knobs as fixed values; sequence parallelism and ZeRO that are not stated are the stack's to choose."""
+    """Stated knobs as fixed values; sequence parallelism and ZeRO are the stack's to choose if not stated."""
     fixed: dict[str, tuple[int, ...]] = {}
     for name in ("dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch"):
         if value := _optional(row, name):
@@ -131,15 +138,31 @@ def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
     recompute = _RECOMPUTE.get(recompute, recompute)
     if recompute in RECOMPUTES:
         fixed["recompute"] = (RECOMPUTES.index(recompute),)
-    precision = _text(row, "precision").lower() or "bf16"
-    if precision not in PRECISIONS:
-        raise BadInput("column precision", precision, "is not known", "use one of " + ", ".join(PRECISIONS))
-    fixed["precision"] = (PRECISIONS.index(precision),)
+    fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
     return fixed
 
 
+def _precision(text: str) -> str:
+    """The precision that a text names (`mxfp8`, `bf16-mixed`, `FP8 (current scaling)`), else bf16."""
+    if not text:
+        return "bf16"
+    for name in ("fp4", "fp8", "bf16", "fp16", "fp32"):
+        if name in text:
+            return name
+    raise BadInput("column precision", text, "is not known", "use one of " + ", ".join(PRECISIONS))
+
+
 def _flag(name: str, text: str) -> bool:
-    words = {"1": True, "1.0": True, "yes": True, "true": True, "0": False, "0.0": False, "no": False, "false": False}
+    words = {
+        "1": True,
+        "1.0": True,
+        "yes": True,
+        "true": True,
+        "0": False,
+        "0.0": False,
+        "no": False,
+        "false": False,
+    }
     if text not in words:
         raise BadInput(f"column {name}", text, "is neither yes nor no", "write 1 or 0, or leave it empty")
     return words[text]
@@ -154,13 +177,17 @@ def _cluster(row: Row, devices: int) -> Cluster:
     network = load_network(device.network)
     levels = list(network.levels)
     node = _optional(row, "gpus_per_node")
-    if node and levels[0].size and levels[0].size <= 16:
+    inside = [prod(level.size for level in levels[: depth + 1]) for depth in range(len(levels))]
+    if node and node not in inside and 0 < levels[0].size <= 16:
         levels[0] = replace(levels[0], size=node)
     per_node = interconnect_bytes_per_s(_text(row, "interconnect"))
     if per_node and len(levels) > 1:
         levels[1] = replace(levels[1], bytes_per_s=per_node / (levels[0].size or 1))
     return Cluster(
-        name=_text(row, "hardware"), device=device, network=replace(network, levels=tuple(levels)), count=devices
+        name=_text(row, "hardware"),
+        device=device,
+        network=replace(network, levels=tuple(levels)),
+        count=devices,
     )
 
 
@@ -169,7 +196,7 @@ def interconnect_bytes_per_s(text: str) -> float:
     many = re.search(r"(\d+)\s*x\s*(\d+)\s*G(?:b/s|bps|bit)", text)
     if many:
         return int(many[1]) * int(many[2]) * 1e9 / 8
-    one = re.search(r"(\d+)\s*G(?:b/s|bps)[^,;]*(?:per |/)node", text)
+    one = re.search(r"(\d+)\s*G(?:b/s|bps)[^,;]*(?:per |/)\s*node", text)
     return int(one[1]) * 1e9 / 8 if one else 0.0
 
 
@@ -194,6 +221,7 @@ def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
         hidden=_whole(row, "hidden"),
         heads=_whole(row, "heads"),
         kv_heads=_optional(row, "kv_heads"),
+        head_dim=_head_dim(row),
         ffn=0 if _optional(row, "experts") else _optional(row, "ffn_hidden"),
         gated=gated,
         vocab=_optional(row, "vocab") or 50304,
@@ -208,6 +236,12 @@ def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
         expert_ffn=_optional(row, "ffn_hidden") if _optional(row, "experts") else 0,
     )
     return _nearest(base, _number(row, "params_b"))
+
+
+def _head_dim(row: Row) -> int:
+    """0, to be derived, unless the hidden size does not divide by the heads."""
+    hidden, heads = _whole(row, "hidden"), _whole(row, "heads")
+    return 0 if hidden % heads == 0 else max(round(hidden / heads), 1)
 
 
 def _nearest(base: Architecture, billions: float | None) -> Graph:
@@ -225,5 +259,10 @@ def _catalog_architecture(row: Row) -> Architecture | None:
         known = load_model(name)
     except TrainwrightError:
         return None
-    stated = (_optional(row, "layers"), _optional(row, "hidden"), _optional(row, "heads"), _optional(row, "vocab"))
+    stated = (
+        _optional(row, "layers"),
+        _optional(row, "hidden"),
+        _optional(row, "heads"),
+        _optional(row, "vocab"),
+    )
     return known if stated == (known.layers, known.hidden, known.heads, known.vocab) else None

@@ -1,5 +1,6 @@
 """The file of fitted constants: what is written is what is read."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from tests.builders import round_device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import (
+    UNKNOWN,
     Constants,
+    Interval,
     load_constants,
     save_constants,
     stack_entries,
@@ -23,13 +26,13 @@ CONSTANTS = Constants(
             name="megatron-deepspeed", recomputes=("none", "full"), sequence_parallel=False
         ),
     },
+    intervals={"both": Interval(low=0.875, high=1.25), "neither": Interval(low=0.5, high=2.0)},
 )
-INTERVALS = {"device+stack": 0.125, "family+stack": 0.25, "class": 0.375, "generic": 0.5}
 
 
 def saved(tmp_path: Path) -> Constants:
     path = tmp_path / "calibration.toml"
-    save_constants(path, CONSTANTS, INTERVALS)
+    save_constants(path, CONSTANTS)
     return load_constants(path)
 
 
@@ -37,7 +40,7 @@ def test_constants_survive_the_file(tmp_path: Path) -> None:
     read = saved(tmp_path)
     assert read.efficiencies == CONSTANTS.efficiencies
     assert read.stacks == CONSTANTS.stacks
-    assert read.intervals == INTERVALS
+    assert read.intervals == CONSTANTS.intervals
 
 
 def test_a_device_without_data_falls_back_to_its_family_then_to_all() -> None:
@@ -56,12 +59,22 @@ def test_a_stack_without_data_borrows_and_says_so() -> None:
     assert CONSTANTS.stack("my-own-trainer").basis == "generic"
 
 
-def test_the_range_widens_with_less_data(tmp_path: Path) -> None:
-    read = saved(tmp_path)
-    own, other = read.stack("generic"), read.stack("my-own-trainer")
-    widths = [read.half_width(Efficiency(basis=basis), own) for basis in ("device", "family", "class")]
-    assert widths == [0.125, 0.25, 0.375]
-    assert read.half_width(Efficiency(basis="device"), other) == 0.5
+def test_the_range_is_that_of_what_was_measured() -> None:
+    stacks = Stack(name="mine", runs=0), Stack(name="known", runs=5)
+    ranges = {
+        (runs > 0, stack.runs > 0): CONSTANTS.interval(Efficiency(runs=runs), stack)
+        for runs in (0, 7)
+        for stack in stacks
+    }
+    assert ranges[True, True] == Interval(low=0.875, high=1.25)
+    assert ranges[False, False] == Interval(low=0.5, high=2.0)
+    assert ranges[True, False] == ranges[False, True] == UNKNOWN  # not fitted
+
+
+def test_what_borrows_its_constants_rests_on_no_runs() -> None:
+    known = replace(CONSTANTS, stacks={"generic": Stack(name="generic", runs=9)})
+    assert known.stack("generic").runs == 9
+    assert known.stack("my-own-trainer").runs == 0
 
 
 def test_an_unknown_key_suggests_the_nearest(tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ class TestCompute:
         floor = parts(Strategy(), op_s=1.0)
         assert floor["launch"] > 0.9 * floor["step"]
 
-
     def test_a_window_as_long_as_the_sequence_changes_nothing(self) -> None:
         plain, window = (parts(Strategy(), without_ends(gpt(window=w)))["attention"] for w in (0, 1024))
         assert window == pytest.approx(plain)
@@ -161,7 +160,7 @@ class TestTensorParallelism:
 
 
 class TestContextParallelism:
-    # 64 microbatches · 8 layers · 3/4 of keys and values of 2 MiB each at 100 GB/s, forward and twice backward
+    # 64 microbatches · 8 layers · 3/4 of keys and values, 2 MiB each, at 100 GB/s, once forward, twice back
     ALL = 64 * 8 * 3 * 3 / 4 * 2 * 2 * 1024**2 / 100e9
 
     @pytest.mark.parametrize("kind", ["ring", "allgather"])
@@ -189,7 +188,6 @@ class TestOptimizer:
     def test_an_offloaded_update_crosses_to_the_host(self) -> None:
         here, there = parts(Strategy()), parts(Strategy(offload="optimizer"))
         assert there["optimizer"] > 2 * here["optimizer"]  # 10 GB/s against 1 TB/s
-
 
     def test_experts_that_are_whole_on_tensor_ranks_are_updated_whole(self) -> None:
         graph = gpt(experts=8, top_k=2, expert_ffn=4096)  # etp = 1: experts are not split by tp

@@ -56,10 +56,14 @@ class TestText:
         with pytest.raises(UnknownName, match=message):
             parse_strategy(text)
 
-
     @pytest.mark.parametrize(
         ("text", "knob"),
-        [("dp8 dp4", "dp"), ("dp8 full full4", "recompute"), ("pp2 1f1b zb", "schedule"), ("bf16 fp8", "precision")],
+        [
+            ("dp8 dp4", "dp"),
+            ("dp8 full full4", "recompute"),
+            ("pp2 1f1b zb", "schedule"),
+            ("bf16 fp8", "precision"),
+        ],
     )
     def test_a_knob_stated_twice_is_refused(self, text: str, knob: str) -> None:
         with pytest.raises(BadInput, match=f"{knob} is stated twice"):

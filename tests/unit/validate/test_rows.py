@@ -130,12 +130,16 @@ def test_a_described_network_is_shared_by_the_devices_of_a_node() -> None:
         ({"global_batch": ""}, "column global_batch"),
         ({"precision": "int3"}, 'column precision "int3": is not known'),
         ({"step_time_s": "fast"}, "column step_time_s"),
-        ({"heads": "17"}, "does not divide by heads = 17"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_named(cells: dict[str, str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         parse_case(row(**cells))
+
+
+def test_heads_that_do_not_divide_the_hidden_size_are_rounded() -> None:
+    hidden = parse_case(row()).graph.sizes["hidden"]
+    assert parse_case(row(heads="17")).graph.sizes["head_dim"] == round(hidden / 17)
 
 
 def test_unknown_hardware_is_named_with_the_nearest() -> None:

@@ -1,0 +1,69 @@
+"""Rungs of recomputation and offloading, and which can be left out once another fits."""
+
+import pytest
+
+from tests.builders import gpt
+from trainwright.plan.strategy import OFFLOADS, RECOMPUTES
+from trainwright.search.ladder import Rung, bottom, never_slower, rungs, without_gpipe
+from trainwright.search.space import Space
+
+
+def space(**fixed: tuple[int, ...]) -> Space:
+    return Space(graph=gpt(), devices=8, node_size=8, seq=1024, global_batch=32, fixed=fixed, most={})
+
+
+def rung(recompute: str, offload: str = "none", *, counted: bool = False) -> Rung:
+    choice, moved = RECOMPUTES.index(recompute), OFFLOADS.index(offload)
+    return Rung(recompute=choice, layers=0, offload=moved, counted=counted)
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (rung("none"), rung("selective")),
+        (rung("none"), rung("full", counted=True)),
+        (rung("none", "optimizer"), rung("full", "both")),
+        (rung("selective"), rung("selective", "activations")),
+        (rung("full"), rung("full", "both")),
+    ],
+)
+def test_less_is_never_slower(less: Rung, more: Rung) -> None:
+    assert never_slower(less, more)
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (rung("none", "activations"), rung("full", "activations")),  # which has less to move
+        (rung("selective"), rung("full", counted=True)),  # one layer of many may be quicker than a bit of all
+        (
+            rung("full", counted=True),
+            rung("full", "optimizer", counted=True),
+        ),  # which may recompute fewer layers
+        (rung("none", "optimizer"), rung("none", "activations")),
+        (rung("none", "both"), rung("none", "optimizer")),
+    ],
+)
+def test_what_may_go_either_way_is_not_ordered(less: Rung, more: Rung) -> None:
+    assert not never_slower(less, more)
+
+
+def test_a_free_space_starts_with_nothing_recomputed_or_moved() -> None:
+    assert bottom(space()) == rung("none")
+    assert len(rungs(space())) == 3 * 4
+
+
+@pytest.mark.parametrize("fixed", [{"offload": (2,)}, {"offload": (1, 2)}, {"recompute": (1, 2)}])
+def test_some_spaces_have_no_fastest_rung(fixed: dict[str, tuple[int, ...]]) -> None:
+    assert bottom(space(**fixed)) is None
+
+
+def test_layers_are_counted_where_activations_stay_and_nothing_is_fixed() -> None:
+    assert [OFFLOADS[each.offload] for each in rungs(space()) if each.counted] == ["none", "optimizer"]
+    assert not any(each.counted for each in rungs(space(recompute=(2,))))
+    assert {each.layers for each in rungs(space(recompute_layers=(2, 3)))} == {0, 2, 3}
+
+
+def test_gpipe_is_left_out_only_beside_1f1b() -> None:
+    assert without_gpipe(space()).fixed["schedule"] == (1, 2, 3)
+    assert without_gpipe(space(schedule=(0, 3))).fixed["schedule"] == (0, 3)
