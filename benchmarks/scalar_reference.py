@@ -321,19 +321,19 @@ class Reference:
         tokens = s.micro_batch * self.job.seq / s.cp
         logits = self.stack.logits_bytes * tokens * self.vocab / (s.tp if self.stack.splits_logits else 1)
         tied = min(first.parameters, last.parameters) if self.job.graph.tied else 0.0
-        ends = first.kept, last.kept + logits
+        ends = first.kept, last.kept
         if s.pp == 1:
             parameters = first.parameters + last.parameters - tied
-            return self.stage_bytes(s, stages[1], layer, parameters, sum(ends), held, shard)
+            return self.stage_bytes(s, stages[1], layer, parameters, sum(ends), held, shard, logits)
         return max(
             self.stage_bytes(s, stages[0], layer, first.parameters, ends[0], held, shard),
             self.stage_bytes(s, stages[1], layer, 0.0, 0.0, max(held - 1, 1.0), shard),
-            self.stage_bytes(s, stages[2], layer, last.parameters, ends[1], tail, shard),
+            self.stage_bytes(s, stages[2], layer, last.parameters, ends[1], tail, shard, logits),
         )
 
     def stage_bytes(
         self, s: Strategy, layers: float, layer: Block, end_parameters: float, end_kept: float, held: float,
-        shard: int,
+        shard: int, logits: float = 0.0,
     ) -> float:  # fmt: skip
         stack = self.stack
         parameters = layers * layer.parameters + end_parameters
@@ -354,7 +354,8 @@ class Reference:
         if s.recompute == "full" and s.recompute_layers:
             untouched = max(layers - s.recompute_layers, 0)
             kept = (layers - untouched) * per_layer + untouched * kept_bytes["none"]
-        activations = held * (2 * per_layer if s.offload in ("activations", "both") else kept + end_kept)
+        body = 2 * kept / max(layers, 1) if s.offload in ("activations", "both") else held * kept
+        activations = body + held * end_kept + logits
         again = kept_bytes["none"] + extra if s.recompute == "full" else 0.0
         activations += stack.workspace * (again + 2 * whole)
         used = weights + gradients + optimizer + activations

@@ -8,7 +8,7 @@ from trainwright.cli.knobs import LIMITED
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import GENERIC, load_constants, stack_name
 from trainwright.errors import BadInput, UnknownName
 from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
@@ -135,7 +135,11 @@ def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str,
         )
     elif efficiency.basis == "family":
         notes.append(f"Efficiencies of {device.name} are those of its family, {device.family}.")
-    if not stack.runs:
+    if stack.name == GENERIC:
+        notes.append(
+            "generic stands for unknown software: the median of the stacks that are known, and a wide range."
+        )
+    elif not stack.runs:
         notes.append(
             f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
         )

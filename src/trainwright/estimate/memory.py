@@ -26,7 +26,8 @@ class Activations:
     gathered: Array  # over (recompute, shape): kept besides where there is no pipeline
     working: Array  # over (recompute, shape): the layer being worked on
     first_end: Array  # over shapes: kept by the first end of the model
-    last_end: Array  # by the last, logits included
+    last_end: Array  # by the last
+    logits: Array  # over shapes: logits and their copies, of one microbatch at a time
 
 
 def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, sp: Array) -> Activations:
@@ -44,7 +45,8 @@ def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, 
         gathered=np.stack([extra, extra, np.zeros(len(tp))]),
         working=stack.workspace * np.stack([gradient, gradient, gradient + saved + extra]),
         first_end=first.costs.saved_bytes,
-        last_end=last.costs.saved_bytes + logits,
+        last_end=last.costs.saved_bytes,
+        logits=logits,
     )
 
 
@@ -64,24 +66,21 @@ def memory_parts(
     kept = table.kept[choice, shape]
     if job.stack.gathered_inputs:
         kept = kept + np.where(alone, table.gathered[choice, shape], 0.0)
-    mixed = strategies.recompute_layers > 0
-    saved = table.kept[RECOMPUTES.index("none"), shape] if mixed.any() else kept
     working = table.working[choice, shape]
     stays = ~MOVES_OPTIMIZER[strategies.offload]
     away = MOVES_ACTIVATIONS[strategies.offload]
-    first, last = table.first_end[shape], table.last_end[shape]
+    first, last, logits = table.first_end[shape], table.last_end[shape], table.logits[shape]
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
+    once = (working + np.where(alone, logits, 0.0), working, working + logits)
     activations, totals = [], []
-    for layers, end, count, state in zip(
+    for layers, end, other, count, state in zip(
         (stages.first[layout], stages.middle[layout], stages.last[layout]),
-        ends, (held, np.maximum(held - 1.0, 1.0), tail), layouts.states, strict=True,
+        ends, once, (held, np.maximum(held - 1.0, 1.0), tail), layouts.states, strict=True,
     ):  # fmt: skip
-        body = layers * kept
-        if mixed.any():
-            whole = np.maximum(layers - strategies.recompute_layers, 0.0)
-            body = np.where(mixed, (layers - whole) * kept + whole * saved, body)
-        used = count * np.where(away, 2.0 * kept, body + end) + working
+        body = kept_by_layers(table, strategies, shape, layers, kept)
+        # Offloaded, one layer is on its way while the next one works.
+        used = np.where(away, 2.0 * body / np.maximum(layers, 1.0), count * body) + count * end + other
         activations.append(used)
         totals.append(used + (state.weights + state.gradients)[layout] + state.optimizer[layout] * stays)
     fullest = np.where(alone, 0, np.argmax(totals, axis=0))
@@ -98,6 +97,18 @@ def memory_parts(
         "buffers": np.full(len(strategies), job.stack.context_bytes),
         "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
     }
+
+
+def kept_by_layers(
+    table: Activations, strategies: Strategies, shape: Ints, layers: Array, kept: Array
+) -> Array:
+    """Bytes that so many layers keep for backward, of which `recompute_layers` recompute if that is set."""
+    some = strategies.recompute_layers > 0
+    if not some.any():
+        return layers * kept
+    whole = np.maximum(layers - strategies.recompute_layers, 0.0)
+    saved = table.kept[RECOMPUTES.index("none"), shape]
+    return np.where(some, (layers - whole) * kept + whole * saved, layers * kept)
 
 
 def in_flight(strategies: Strategies, microbatches: Array) -> tuple[Array, Array]:
@@ -117,6 +128,7 @@ def host_bytes(
     if not strategies.offload.any():
         return np.zeros(len(strategies))
     state = np.maximum.reduce([each.optimizer for each in layouts.states])[layout]
-    kept = held * layouts.stages.middle[layout] * table.kept[strategies.recompute, shape]
-    moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * kept
+    kept = table.kept[strategies.recompute, shape]
+    body = held * kept_by_layers(table, strategies, shape, layouts.stages.middle[layout], kept)
+    moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * body
     return np.asarray(moved)

@@ -16,6 +16,7 @@ from trainwright.estimate.memory import (
     activation_table,
     host_bytes,
     in_flight,
+    kept_by_layers,
     memory_parts,
 )
 from trainwright.estimate.network import links as network_links
@@ -225,9 +226,10 @@ def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints,
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
         return np.zeros(len(strategies))
-    kept = model.layouts.stages.middle[layout] * model.table.kept[strategies.recompute, shape]
+    layers, kept = model.layouts.stages.middle[layout], model.table.kept[strategies.recompute, shape]
+    body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
-    moved = np.where(moves, 2.0 * kept / rate, 0.0)
+    moved = np.where(moves, 2.0 * body / rate, 0.0)
     hidden = np.minimum(moved * strategies.overlap, busiest)
     return np.asarray(moved - hidden * (1.0 - model.job.stack.interference))
 

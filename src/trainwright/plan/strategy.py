@@ -73,13 +73,6 @@ class Strategy:
             )
         if self.cp == 1 and self.cp_kind != "ring":
             raise BadInput("strategy cp_kind", self.cp_kind, "needs cp > 1", "raise cp or drop it")
-        if self.recompute_layers and self.offload in ("activations", "both"):
-            raise BadInput(
-                "strategy recompute_layers",
-                self.recompute_layers,
-                "means all layers where activations are offloaded",
-                "write full, or keep activations on the device",
-            )
         if self.recompute_layers and self.recompute != "full":
             raise BadInput(
                 "strategy recompute_layers", self.recompute_layers, "needs full recomputation", "write full4"
