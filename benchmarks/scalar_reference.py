@@ -56,7 +56,7 @@ class Reference:
         self.hidden, self.heads, self.width = sizes["hidden"], sizes["heads"], sizes["head_dim"]
         self.ffn, self.vocab, self.positions = sizes["ffn"], sizes["vocab"], sizes["positions"]
 
-    def gemm_s(self, m: float, n: float, k: float) -> float:
+    def gemm_s(self, m: float, n: float, k: float, written: float = 2.0) -> float:
         e, best = self.efficiency, inf
         full = TILES[0][0] * TILES[0][1] / sum(TILES[0])
         for tile in TILES:
@@ -66,10 +66,11 @@ class Reference:
                 charged = (ceil(waves) + max(waves, 1.0)) / 2
                 best = min(best, charged * 2 * rows * columns * self.units * (k + e.depth) / rate)
         compute = best / (self.peak * e.gemm * self.stack.pace)
-        return max(compute, (m * k + k * n + m * n) * 2 / self.bandwidth) + e.kernel_s
+        return max(compute, ((m * k + k * n) * 2 + m * n * written) / self.bandwidth) + e.kernel_s
 
     def matmul_s(self, m: float, n: float, k: float) -> tuple[float, float, float]:
-        return self.gemm_s(m, n, k), self.gemm_s(m, k, n), self.gemm_s(k, n, m)
+        added = 2 * self.stack.gradient_bytes
+        return self.gemm_s(m, n, k), self.gemm_s(m, k, n), self.gemm_s(k, n, m, added)
 
     def stream_s(self, moved: float) -> float:
         return self.stack.traffic * moved / self.bandwidth + self.efficiency.kernel_s
@@ -184,13 +185,14 @@ class Reference:
         cp = gather - min(gather * share, attention[0])
         cp += 2 * (s.cp - 1) * self.efficiency.kernel_s if ring and attention[0] else 0.0
         cp_back = 2 * gather - min(2 * gather * share, attention[1])
-        calls = 2 * sums * (2 if s.sp else 1) if s.tp > 1 else 0
+        calls = 2 * sums if s.tp > 1 else 0
         host = (kernels + calls) * stack.op_s
         behind = soft_max(backward + tp_back + cp_back, host)
         return Block(
             forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap * on) + cp, host),
             backward_s=behind,
-            without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_back, host), behind), cheap_s=sum(t for t, _ in stream_times), kept=kept,
+            without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_back, host), behind),
+            cheap_s=sum(t for t, _ in stream_times), kept=kept,
             kept_selective=kept - remade, parameters=parameters,
         )  # fmt: skip
 
@@ -254,9 +256,9 @@ class Reference:
 
     def zero3_s(self, s: Strategy, parameters: float, shard: int) -> tuple[float, float]:
         """Gathers forward, gathers and scatters backward."""
-        if s.zero < 3 or shard == 1:
+        if s.zero < 2 or shard == 1:
             return 0.0, 0.0
-        gather = self.all_gather_s(shard, s.tp, 2 * parameters)
+        gather = self.all_gather_s(shard, s.tp, 2 * parameters) if s.zero == 3 else 0.0
         return gather, gather + self.all_gather_s(shard, s.tp, self.stack.reduce_bytes * parameters)
 
     def kept_bytes(self, s: Strategy, layer: Block) -> dict[str, float]:
@@ -291,7 +293,7 @@ class Reference:
         nodes = s.devices / self.job.cluster.node_size
         wait = (
             stack.pipeline_tp_s * middle * (s.tp if s.tp > 1 else 0)
-            + stack.pipeline_stall_s * (nodes / 64) ** 8
+            + stack.pipeline_stall_s * min(nodes / 64, 1) ** 8
         )
         return both * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
 
@@ -301,13 +303,16 @@ class Reference:
             return self.all_reduce_s(max(ranks / shard, 1), s.tp * shard, wire / shard)
         if s.zero == 0:
             return self.all_reduce_s(ranks, s.tp, wire)
-        return self.all_gather_s(ranks, s.tp, wire) + self.all_gather_s(ranks, s.tp, 2 * owned)
+        scatter = self.all_gather_s(ranks, s.tp, wire) if s.zero == 1 else 0.0
+        return scatter + self.all_gather_s(ranks, s.tp, 2 * owned)
 
     def update_s(self, s: Strategy, owned: float) -> float:
         stack = self.stack
-        local = owned * (2 * stack.optimizer_bytes + 2 * stack.gradient_bytes + 2) / self.bandwidth
+        traffic = owned * (2 * stack.optimizer_bytes + 2 * stack.gradient_bytes + 2)
+        local = traffic / self.bandwidth
         if s.offload in ("optimizer", "both"):
-            local += owned * (stack.gradient_bytes + 2) / self.host_bytes_per_s
+            there = traffic / self.job.cluster.device.memory[1].bytes_per_s
+            local = max(there, local) + owned * (stack.gradient_bytes + 2) / self.host_bytes_per_s
         return local
 
     def memory(

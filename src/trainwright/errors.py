@@ -9,9 +9,14 @@ TrainwrightError            printed as one line, exit code 1
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_LONGEST = 200  # characters of a value that are repeated to the user
+
 
 class TrainwrightError(Exception):
-    """An error that is the user's to mend; its text is the whole message."""
+    """An error that is the user's to mend; its text is the whole message, on one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class BadInput(TrainwrightError):
@@ -36,5 +41,22 @@ class InfeasiblePlan(TrainwrightError):
     """Nothing fits: the message is the nearest miss and what would make it fit."""
 
 
+def one_line(text: str) -> str:
+    """A text with its line ends and other control characters written out, as in a Python literal."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text
+    )
+
+
 def _quoted(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    text = _written(value)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
+    return f'"{text}"' if isinstance(value, str) else text
+
+
+def _written(value: object) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        return "a number of thousands of digits"

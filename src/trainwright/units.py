@@ -33,7 +33,8 @@ _EXAMPLE = {
     "$/kWh": "0.10 $/kWh",
     "tokens": "15T",
 }
-_NUMBER = re.compile(r"\s*([-+]?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
+_NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$", re.DOTALL)
+WHOLE = re.compile(r"[0-9]{1,12}")  # digits alone, and not too many
 
 
 def parse_quantity(text: object, unit: str, thing: str = "quantity") -> float:
@@ -50,7 +51,18 @@ def parse_quantity(text: object, unit: str, thing: str = "quantity") -> float:
     value = float(number) * factor
     if value < 0:
         raise BadInput(thing, text, "is negative", remedy)
+    if not math.isfinite(value):
+        raise BadInput(thing, text, "is not finite", remedy)
     return value
+
+
+def parse_whole(text: str, thing: str, *, most: int | None = None) -> int:
+    """The whole number above zero that `text` writes in digits, `most` at most."""
+    if not WHOLE.fullmatch(text) or int(text) == 0:
+        raise BadInput(thing, text, "is not a whole number above zero", "write it like 8")
+    if most is not None and int(text) > most:
+        raise BadInput(thing, text, f"is more than {most:,}", "ask for less")
+    return int(text)
 
 
 def render_bytes(value: float) -> str:

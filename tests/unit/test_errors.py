@@ -39,3 +39,18 @@ def test_every_error_of_a_user_is_caught_as_one(kind: type[Exception]) -> None:
 
 def test_an_infeasible_plan_is_not_a_bad_input() -> None:
     assert not issubclass(InfeasiblePlan, BadInput)  # they leave with different exit codes
+
+
+def test_a_message_stays_on_one_line_whatever_it_repeats() -> None:
+    assert str(BadInput("model", "a\nb\x1b[0m", "no such\r name", "ok")) == (
+        'model "a\\nb\\x1b[0m": no such\\r name; ok'
+    )
+    assert "\n" not in str(InfeasiblePlan("a\nb"))
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(str(BadInput("model", "a" * 5000, "is too long", "use a shorter one"))) < 300
+
+
+def test_a_number_that_python_does_not_write_is_told_in_words() -> None:
+    assert "a number of thousands of digits" in str(BadInput("count", 10**5000, "is too large", "correct it"))

@@ -3,7 +3,7 @@
 import pytest
 
 from trainwright.errors import BadInput
-from trainwright.units import parse_quantity, render_bytes, render_duration, render_si
+from trainwright.units import parse_quantity, parse_whole, render_bytes, render_duration, render_si
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,27 @@ def test_durations_are_written_as_people_say_them(value_s: float, text: str) -> 
 def test_what_is_written_can_be_read_again() -> None:
     assert parse_quantity(render_si(3.35e12, "B/s"), "bytes/s") == pytest.approx(3.35e12)
     assert parse_quantity(render_bytes(80 * 2**30), "bytes") == 80 * 2**30
+
+
+@pytest.mark.parametrize("text", ["1e999 B", "9" * 400 + " B"])
+def test_a_quantity_is_finite(text: str) -> None:
+    with pytest.raises(BadInput, match="is not finite; write it like"):
+        parse_quantity(text, "bytes")
+
+
+@pytest.mark.parametrize("text", ["1__0 B", "1_ B", "² B"])
+def test_digits_that_are_no_number_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"is not one of bytes|not a quantity"):
+        parse_quantity(text, "bytes")
+
+
+@pytest.mark.parametrize("text", ["0", "²", "-1", "1.5", "", "9" * 13, "٣"])
+def test_a_whole_number_is_digits_above_zero(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a whole number above zero; write it like 8"):
+        parse_whole(text, "--batch")
+
+
+def test_a_whole_number_has_a_limit_where_one_is_given() -> None:
+    assert parse_whole("8", "--batch", most=8) == 8
+    with pytest.raises(BadInput, match='--batch "9": is more than 8; ask for less'):
+        parse_whole("9", "--batch", most=8)

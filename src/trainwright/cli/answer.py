@@ -10,9 +10,11 @@ from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
 from trainwright.search.check import check_constraints
-from trainwright.search.find import Found, find_front, find_plans
+from trainwright.search.find import Found, Question, find_front, find_plans
 from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates
+
+_BY_TIME = ("time", "cost")  # objectives by which the faster of two plans on one cluster is the better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ def answer_of(request: Request) -> Answer:
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
         what_if=_what_if(request, found, summaries[0]),
-        compared=len(found.best),
+        compared=len(_rivals(question, found)),
         considered=found.considered,
         evaluated=found.evaluated,
         feasible=found.feasible,
@@ -66,9 +68,15 @@ def _searched(found: Found) -> str:
     )
 
 
+def _rivals(question: Question, found: Found) -> Candidates:
+    """The plans that what-if answers choose from: the fastest is the best only if time is what counts."""
+    return found.best if question.objective in _BY_TIME else found.best.take(slice(0, 1))
+
+
 def _what_if(request: Request, found: Found, winner: Summary) -> tuple[WhatIf, ...]:
     """Each resource answered by the best plans kept (a lower bound); memory capacity by the search itself."""
-    answers = what_if(request.question.job, found.best.strategies, found.best.global_batch)
+    rivals = _rivals(request.question, found)
+    answers = what_if(request.question.job, rivals.strategies, rivals.global_batch)
     roomier = found.roomier
     before, after = winner.step_s / winner.global_batch, roomier.step_s[0] / roomier.global_batch[0]
     faster = max(float(before / after - 1.0), 0.0)

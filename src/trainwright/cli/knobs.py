@@ -1,11 +1,3 @@
-"""Knobs that a user can bound: as they are said on the command line, and as strategies name them."""
+"""Knobs that a user can bound, as they are said on the command line."""
 
-LIMITED = {
-    "tp": "tp",
-    "pp": "pp",
-    "vpp": "vpp",
-    "cp": "cp",
-    "ep": "ep",
-    "dp": "dp",
-    "mb": "micro_batch",
-}
+LIMITED = ("tp", "pp", "vpp", "cp", "ep", "dp", "mb")

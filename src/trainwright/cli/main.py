@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from trainwright.errors import InfeasiblePlan, TrainwrightError
+from trainwright.errors import InfeasiblePlan, TrainwrightError, one_line
 
 COMMANDS = {
     "plan": "the best strategies for a model on a cluster, with time, memory, cost, and what limits them",
@@ -20,7 +20,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and exit code 1, like every other bad input."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"trainwright: {message}", file=sys.stderr)
+        print(f"trainwright: {one_line(message)}", file=sys.stderr)
         raise SystemExit(1)
 
 

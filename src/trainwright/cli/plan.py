@@ -24,10 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
+    parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     parser.add_argument(
-        "--stack", default="megatron-core", metavar="NAME", help="software (default: megatron-core)"
+        "--precision",
+        metavar="NAME",
+        help="bf16, fp16, fp8, fp4 or fp32 (default: bf16 if the device has it)",
     )
-    parser.add_argument("--precision", default="bf16", metavar="NAME", help="bf16, fp16, fp8, fp4 or fp32")
     parser.add_argument("--objective", default="time", metavar="NAME", help="time, cost, energy or memory")
     parser.add_argument(
         "--fix", action="append", default=[], metavar="KNOB=VALUE", help="like pp=4 or recompute=full"

@@ -6,7 +6,7 @@ from math import log2
 
 from trainwright.cli.knobs import LIMITED
 from trainwright.cluster.load import load_cluster
-from trainwright.cluster.types import Cluster
+from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import GENERIC, load_constants, stack_name
 from trainwright.errors import BadInput, UnknownName
@@ -19,10 +19,13 @@ from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
-from trainwright.search.space import knob_value
-from trainwright.units import parse_quantity, render_si
+from trainwright.search.space import knob_name, knob_value
+from trainwright.units import parse_quantity, parse_whole, render_si
 
 _TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
+_MOST_BATCH = 100_000_000
+_MOST_SEQ = 100_000_000
+_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,9 @@ def parse_request(options: argparse.Namespace) -> Request:
     graph = build_graph(architecture)
     cluster = _priced(load_cluster(options.cluster), options.price)
     constants = load_constants()
-    stack = constants.stack(stack_name(options.stack))
+    stack = constants.stack(stack_name(options.stack or _default_stack(cluster)))
     efficiency = constants.efficiency(cluster.device)
-    seq = _whole("--seq", options.seq) if options.seq else architecture.max_seq
+    seq = parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq
     batches, batch_note = _batches(options, graph, cluster, seq)
     tokens, token_note = _tokens(options.tokens, graph)
     objective(options.objective)
@@ -51,10 +54,13 @@ def parse_request(options: argparse.Namespace) -> Request:
         graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=seq, global_batch=batches[0]
     )
     title = _title(architecture, graph, cluster, stack)
+    if not options.stack:
+        title += f" (default for {cluster.device.family})"
     return Request(
         question=Question(
-            job=job, batches=batches, fixed=_fixed(options, stack), most=_most(options, stack),
-            objective=options.objective, top=_whole("--top", options.top),
+            job=job, batches=batches,
+            fixed=_fixed(options, cluster.device, stack), most=_most(options, stack),
+            objective=options.objective, top=parse_whole(options.top, "--top"),
         ),
         terms=Terms(
             interval=constants.interval(efficiency, stack), tokens=tokens,
@@ -81,8 +87,10 @@ def _batches(
     options: argparse.Namespace, graph: Graph, cluster: Cluster, seq: int
 ) -> tuple[tuple[int, ...], str]:
     if options.batch_range:
-        first, _, last = options.batch_range.partition(":")
-        low, high = _whole("--batch-range", first), _whole("--batch-range", last)
+        first, colon, last = options.batch_range.partition(":")
+        if not colon:
+            raise BadInput("--batch-range", options.batch_range, "has no end", "write it like 512:4096")
+        low, high = (parse_whole(each, "--batch-range", most=_MOST_BATCH) for each in (first, last))
         if low > high:
             raise BadInput(
                 "--batch-range", options.batch_range, "starts above its end", "write it like 512:4096"
@@ -92,7 +100,7 @@ def _batches(
         listed = ", ".join(map(str, batches))
         return batches, f"Global batch: {listed} sequences of {seq} tokens, compared per token"
     if options.batch:
-        batch, how = _whole("--batch", options.batch), "as asked"
+        batch, how = parse_whole(options.batch, "--batch", most=_MOST_BATCH), "as asked"
     elif options.batch_tokens:
         batch = round(parse_quantity(options.batch_tokens, "tokens", "--batch-tokens") / seq)
         how = f"{options.batch_tokens} tokens"
@@ -100,6 +108,9 @@ def _batches(
             raise BadInput(
                 "--batch-tokens", options.batch_tokens, f"is less than a sequence of {seq}", "ask for more"
             )
+        if batch > _MOST_BATCH:
+            rule = f"is more than {_MOST_BATCH:,} sequences of {seq}"
+            raise BadInput("--batch-tokens", options.batch_tokens, rule, "ask for less")
     else:
         batch, how = _default_batch(graph, cluster, seq), "by model size, see --batch"
     size = render_si(batch * seq, "tokens")
@@ -116,13 +127,15 @@ def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
 def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
     if text:
         tokens = parse_quantity(text, "tokens", "--tokens")
+        if tokens == 0:
+            raise BadInput("--tokens", text, "is zero", 'write it like "15T"')
         return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
     tokens = _TOKENS_PER_PARAMETER * parameters(graph)
     return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
 
 
 def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
-    """What the constants rest on, where it is less than the device's and the stack's own runs."""
+    """What the constants rest on."""
     device = cluster.device
     notes = []
     if not efficiency.runs:
@@ -133,8 +146,9 @@ def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str,
             f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} "
             "and the range is wide."
         )
-    elif efficiency.basis == "family":
-        notes.append(f"Efficiencies of {device.name} are those of its family, {device.family}.")
+    else:
+        own = device.name if efficiency.basis == "device" else f"{device.family} devices"
+        notes.append(f"Fitted on {efficiency.runs:,} runs on {own}.")
     if stack.name == GENERIC:
         notes.append(
             "generic stands for unknown software: the median of the stacks that are known, and a wide range."
@@ -162,12 +176,31 @@ def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _fixed(options: argparse.Namespace, stack: Stack) -> dict[str, tuple[int, ...]]:
+def _default_stack(cluster: Cluster) -> str:
+    """What most users of a family of devices run."""
+    return _STACKS.get(cluster.device.family, "megatron-core")
+
+
+def _default_precision(device: Device) -> str:
+    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+
+
+def _check_precision(name: str, device: Device) -> None:
+    """Raise for a precision that the device would only imitate in a wider one."""
+    if name not in PRECISIONS:
+        raise UnknownName("--precision", name, PRECISIONS)
+    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
+    if name not in rates:
+        able = ", ".join(each for each in PRECISIONS if each in rates)
+        raise BadInput("--precision", name, f"{device.name} has no rate for it", f"use one of {able}")
+
+
+def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[str, tuple[int, ...]]:
     """Knobs that are fixed: by the user, or by what the stack can run."""
-    if options.precision not in PRECISIONS:
-        raise UnknownName("--precision", options.precision, PRECISIONS)
+    precision = options.precision or _default_precision(device)
+    _check_precision(precision, device)
     fixed: dict[str, tuple[int, ...]] = {
-        "precision": (PRECISIONS.index(options.precision),),
+        "precision": (PRECISIONS.index(precision),),
         "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
         "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),
     }
@@ -175,22 +208,17 @@ def _fixed(options: argparse.Namespace, stack: Stack) -> dict[str, tuple[int, ..
         knob, equals, value = text.partition("=")
         if not equals:
             raise BadInput("--fix", text, "has no value", "write it like pp=4")
-        name = {"mb": "micro_batch", "hsdp": "shard"}.get(knob, knob)
-        fixed[name] = tuple(knob_value(knob, each) for each in value.split(","))
+        fixed[knob_name(knob)] = tuple(dict.fromkeys(knob_value(knob, each) for each in value.split(",")))
+    for index in fixed["precision"]:
+        _check_precision(PRECISIONS[index], device)
     return fixed
 
 
 def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:
-    stated = {name: getattr(options, f"max_{knob}") for knob, name in LIMITED.items()}
+    stated = {knob: getattr(options, f"max_{knob}") for knob in LIMITED}
     return {"vpp": stack.most_vpp} | {
-        name: _whole(f"--max for {name}", text) for name, text in stated.items() if text
+        knob_name(knob): parse_whole(text, f"--max-{knob}") for knob, text in stated.items() if text
     }
-
-
-def _whole(thing: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise BadInput(thing, text, "is not a whole number above zero", "write it like 8")
-    return int(text)
 
 
 def _priced(cluster: Cluster, price: str | None) -> Cluster:

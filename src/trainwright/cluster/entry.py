@@ -84,10 +84,12 @@ def check_keys(table: Table, known: Iterable[str], thing: str) -> None:
             raise UnknownName(f"{thing} key", key, names)
 
 
-def whole_number(value: object, thing: str) -> int:
-    """`value` as a count of at least one."""
+def whole_number(value: object, thing: str, most: int = 10**9) -> int:
+    """`value` as a count of at least one, and `most` at most."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadInput(thing, value, "is not a whole number above zero", "write it like 8")
+    if value > most:
+        raise BadInput(thing, value, f"is more than {most:,}", "correct it")
     return value
 
 
@@ -126,8 +128,8 @@ def _build_level(table: Table, thing: str) -> Level:
 
 
 def ratio(value: object, thing: str) -> float:
-    """`value` as a plain number of at least one."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < float("inf"):
+    """`value` as a plain number of at least one, and at most a million."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value <= 1e6:
         raise BadInput(thing, value, "is not a number of at least 1", "write it like 1.2")
     return float(value)
 

@@ -36,6 +36,7 @@ _CATALOG = Path(__file__).parent.parent / "catalog"
 _EXAMPLE = 'write it like "h100:512" or "h100:512@aws-p5", or name a TOML file'
 _VENDORS = {"nvidia", "amd", "instinct", "intel", "habana", "google", "cloud", "aws", "amazon", "tesla"}
 _PACKAGES = re.compile(r"sxm\d?|oam|gpu|hbm\d?e?|tensor|core")
+_MOST_DEVICES = 1_000_000
 _ALIASES = re.compile(r"^aliases = (\[.*\])$", re.MULTILINE)
 
 
@@ -94,8 +95,10 @@ def _parse_cluster(text: str) -> Cluster:
     device_name, colon, count = place.rpartition(":")
     if not colon or not device_name:
         raise BadInput("cluster", text, "has no count of devices", _EXAMPLE)
-    if not re.fullmatch(r"[0-9]{1,9}", count) or int(count) == 0:
+    if not re.fullmatch(r"[0-9]{1,12}", count) or int(count) == 0:
         raise BadInput("cluster", text, f'count "{count}" is not a whole number above zero', _EXAMPLE)
+    if int(count) > _MOST_DEVICES:
+        raise BadInput("cluster", text, f"has more than {_MOST_DEVICES:,} devices", "ask for fewer")
     if "@" in text and not network:
         raise BadInput("cluster", text, "has no network after @", _EXAMPLE)
     device = load_device(device_name)
@@ -125,14 +128,14 @@ def _load_file(path: Path) -> Cluster:
         name=name,
         device=device,
         network=build_network(_changed("networks", network, f"{thing} network"), f"{thing} network"),
-        count=whole_number(table["count"], f"{thing} count"),
+        count=whole_number(table["count"], f"{thing} count", most=_MOST_DEVICES),
         pue=ratio(table.get("pue", 1.2), f"{thing} pue"),
     )
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise BadInput("cluster file", str(path), "does not exist", "check the path") from None
     except OSError as error:
@@ -141,6 +144,9 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput("cluster file", str(path), f"is not TOML ({error})", "mend that line") from None
+    except (ValueError, RecursionError):
+        problem = "has numbers too long or parts too deep"
+        raise BadInput("cluster file", str(path), problem, "mend it") from None
 
 
 def _changed(kind: str, value: object, thing: str) -> dict[str, Any]:

@@ -14,9 +14,11 @@ class Link:
     """One network level as collectives see it: achieved bandwidth, latency, and devices inside it."""
 
     inside: int  # devices joined by this level and the levels below it
-    bytes_per_s: float  # achieved per device and direction
+    bytes_per_s: float  # achieved per device and direction, over all of its links at this level
     latency_s: float  # per hop of a collective, software included
     reduction: bool  # the switch reduces: an all-reduce sends its data once
+    topology: str = "switch"
+    size: int = 1  # groups of the level below that it joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,36 @@ def span(links: Sequence[Link], size: Array, stride: Array) -> Span:
     return Span(size=np.asarray(size, dtype=float), below=tuple(below), fan=tuple(fan))
 
 
+_AXES = {"ring": 1, "torus2d": 2, "torus3d": 3}  # of direct networks: two links along each
+
+
+def _usable(link: Link, fan: Array) -> Array:
+    """The share of a device's links at one level that a group of `fan` members can use.
+
+    Behind a switch all of them; fully connected, those to the other members; on a torus, those along the axes
+    that the group spans.
+    """
+    if link.topology == "full" and link.size > 1:
+        return np.minimum((np.maximum(fan, 2.0) - 1.0) / (link.size - 1.0), 1.0)
+    axes = _AXES.get(link.topology, 0)
+    if axes > 1 and link.size > 1:
+        spanned = np.ceil(axes * np.log(np.maximum(fan, 2.0)) / np.log(link.size) - 1e-9)
+        return np.clip(spanned, 1.0, axes) / axes
+    return np.ones(1)
+
+
+def _hops(link: Link, fan: Array) -> Array:
+    """Links that a message between two random members crosses: on a torus a quarter of each side."""
+    axes = _AXES.get(link.topology, 0)
+    return np.maximum(axes * fan ** (1.0 / axes) / 4.0, 1.0) if axes else np.ones(1)
+
+
 def ring_bytes_per_s(links: Sequence[Link], where: Span) -> Array:
     """Bandwidth of a ring through all members: the slowest level, whose links all members below it share."""
     slowest = np.full(where.size.shape, np.inf)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
-        np.minimum(slowest, np.where(fan > 1, link.bytes_per_s * below, np.inf), out=slowest)
+        rate = link.bytes_per_s * _usable(link, fan) * below
+        np.minimum(slowest, np.where(fan > 1, rate, np.inf), out=slowest)
     return slowest
 
 
@@ -68,6 +95,14 @@ def _tree_latency_s(links: Sequence[Link], where: Span) -> Array:
     return total
 
 
+def _switch_latency_s(links: Sequence[Link], where: Span) -> Array:
+    """Through the switches of every level that is spanned, once."""
+    total = np.zeros(where.size.shape)
+    for link, fan in zip(links, where.fan, strict=True):
+        total += np.where(fan > 1, link.latency_s, 0.0)
+    return total
+
+
 def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
     """Time until every member holds all `size_bytes`; a reduce-scatter of as many bytes takes as long.
 
@@ -86,12 +121,13 @@ def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
     ring = 2.0 * (n - 1) / n * size_bytes / bandwidth + 2.0 * _ring_latency_s(links, where)
     tree = 2.0 * size_bytes / bandwidth + 2.0 * _tree_latency_s(links, where)
     best = np.minimum(ring, tree)
-    if links[0].reduction:
-        inner = links[0]
-        inside = where.fan[0] >= n
-        # Measured: NVLink SHARP moves all-reduces about 1.3 times as fast as a ring (480 against 370 GB/s).
-        switched = 2.0 * (n - 1) / n * size_bytes / (1.3 * inner.bytes_per_s) + 2.0 * inner.latency_s
-        best = np.where(inside & (n > 2), np.minimum(best, switched), best)
+    # Measured: NVLink SHARP moves all-reduces about 1.3 times as fast as a ring (480 against 370 GB/s).
+    reduced = np.ones(n.shape, dtype=bool)
+    for link, fan in zip(links, where.fan, strict=True):
+        reduced &= (fan <= 1) | link.reduction
+    if reduced.any():
+        switched = 2.0 * (n - 1) / n * size_bytes / (1.3 * bandwidth) + 2.0 * _switch_latency_s(links, where)
+        best = np.where(reduced & (n > 2), np.minimum(best, switched), best)
     return np.where(n > 1, best, 0.0)
 
 
@@ -107,14 +143,22 @@ def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array, copies: 
         groups = n / below
         pieces = (groups - 1.0) * (1.0 - (1.0 - 1.0 / np.maximum(groups, 1.0)) ** copies) / copies
         leaving = np.where(fan > 1, pieces, 0.0) * size_bytes
-        np.maximum(slowest, leaving / link.bytes_per_s, out=slowest)
+        rate = link.bytes_per_s * _usable(link, fan) / _hops(link, fan)
+        np.maximum(slowest, leaving / rate, out=slowest)
     return np.where(n > 1, slowest + 2.0 * _tree_latency_s(links, where), 0.0)
+
+
+def _one_link(link: Link) -> float:
+    """The share of a device's links at one level that lead to one neighbour."""
+    if link.topology == "full" and link.size > 1:
+        return 1.0 / (link.size - 1)
+    return 0.5 / _AXES[link.topology] if link.topology in _AXES else 1.0
 
 
 def send_s(links: Sequence[Link], stride: Array, size_bytes: Array) -> Array:
     """Time to send to the device `stride` away, over the innermost level that joins the two."""
     result = np.full(np.broadcast(stride, size_bytes).shape, np.nan)
     for link in reversed(links):
-        time_s = size_bytes / link.bytes_per_s + link.latency_s
+        time_s = size_bytes / (link.bytes_per_s * _one_link(link)) + link.latency_s
         result = np.where((stride < link.inside) | np.isnan(result), time_s, result)
     return result

@@ -44,7 +44,7 @@ class Stack:
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
     pipeline_tp_s: float = 0.0  # lost per layer, microbatch and tensor-parallel rank beside pending sends
     pipeline_stall_s: float = (
-        0.0  # lost per microbatch of a pipeline on 64 nodes; grows with the eighth power
+        0.0  # lost per microbatch of a pipeline on 64 nodes; with the eighth power below
     )
     send_s: float = 20e-6  # host time around one send to the next stage and its receive
     tp_overlap: float = (
@@ -60,6 +60,7 @@ class Stack:
     outer_extra_s: float = 0.0  # latency per hop on outer links beyond the device's
     pp_overlap: float = 0.0
     ep_overlap: float = 0.0
+    ep_dedupe: bool = False  # a token crosses to a node once, however many of its experts are there (DeepEP)
     cp_overlap: float = 0.7
     interference: float = 0.15  # seconds that compute loses per second of communication behind it
     gradient_bytes: float = 4.0  # per parameter, as accumulated
@@ -80,6 +81,8 @@ class Stack:
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
+    zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that it has
+    axes: tuple[str, ...] = ("tp", "cp", "pp", "ep")  # parallel axes that it has besides dp
     offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")  # what it can keep on the host
     most_vpp: int = 64
     recomputes: tuple[str, ...] = ("none", "selective", "full")

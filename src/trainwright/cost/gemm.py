@@ -25,7 +25,15 @@ class MatrixUnit:
     overhead_s: float  # fill and drain of one kernel
 
 
-def gemm_time_s(unit: MatrixUnit, m: Array, n: Array, k: Array, groups: Array, element_bytes: float) -> Array:
+def gemm_time_s(
+    unit: MatrixUnit,
+    m: Array,
+    n: Array,
+    k: Array,
+    groups: Array,
+    element_bytes: float,
+    result_bytes: float | None = None,
+) -> Array:
     """Time of `groups` products (m×k)·(k×n) launched as one kernel.
 
     Tiles are dealt to compute units in waves; the best tile is chosen per shape. The last wave is charged
@@ -42,7 +50,8 @@ def gemm_time_s(unit: MatrixUnit, m: Array, n: Array, k: Array, groups: Array, e
             work = charged * (2.0 * a * b * unit.units) * (k + unit.depth) / rate
             np.minimum(best, work, out=best)
     compute_s = best / (unit.peak_flops_per_s * unit.efficiency)
-    traffic = groups * (m * k + k * n + m * n) * element_bytes
+    written = element_bytes if result_bytes is None else result_bytes
+    traffic = groups * ((m * k + k * n) * element_bytes + m * n * written)
     return np.maximum(compute_s, traffic / unit.memory_bytes_per_s) + unit.overhead_s
 
 

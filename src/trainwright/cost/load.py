@@ -63,9 +63,12 @@ class Constants:
         return self.intervals.get(rests_on(efficiency, stack), UNKNOWN)
 
 
+ENOUGH = 5  # runs that make a device or a stack known
+
+
 def rests_on(efficiency: Efficiency, stack: Stack) -> str:
     """Of what there are measured runs: both, the device, the stack, or neither."""
-    known = (efficiency.runs > 0, stack.runs > 0)
+    known = (efficiency.runs >= ENOUGH, stack.runs >= ENOUGH)
     return {(True, True): "both", (True, False): "device", (False, True): "stack"}.get(known, "neither")
 
 

@@ -113,7 +113,8 @@ def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     return OpTime(
         forward_s=gemm_time_s(unit, m, n, k, groups, size) + 0.5 * cast_s,
         data_s=gemm_time_s(unit, m, k, n, groups, size) + 0.5 * cast_s,
-        weight_s=gemm_time_s(unit, k, n, m, groups, size),
+        # Weight gradients are added to what earlier microbatches left: read and written.
+        weight_s=gemm_time_s(unit, k, n, m, groups, size, 2.0 * machine.stack.gradient_bytes),
         kernels=_KERNELS[op.kind] + (_ROUTER_KERNELS if "experts" in op.output.dims else 0.0),
     )
 
@@ -138,7 +139,7 @@ def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 
 def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """Scores, scaled masked softmax, dropout and weighted values as separate kernels over the s×s matrix."""
-    queries, keys = sizes["seq"], _keys(op, sizes)
+    queries, keys = sizes["seq"], attention_keys(op, sizes)
     rows = sizes["batch"] * sizes["heads"]
     unit, size = machine.matrix_unit(machine.wide), machine.element_bytes
     scores_s = gemm_time_s(unit, queries, keys, sizes["head_dim"], rows, size)
@@ -153,15 +154,16 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     )
 
 
+def attention_keys(op: Op, sizes: Sizes) -> Array:
+    """Keys that a query may meet: all of its own sequence or of the encoder's, at most a window."""
+    keys = sizes["seq_enc_kv" if op.contracted[0] == "seq_enc" else "seq_kv"]
+    return np.minimum(keys, float(op.window)) if op.window else keys
+
+
 def _attended(op: Op, sizes: Sizes) -> Array:
     """Keys that a query meets on average: of s queries with a causal reach of w, s·w − w²/2 pairs meet."""
-    keys = _keys(op, sizes)
+    keys = attention_keys(op, sizes)
     return keys - keys * keys / (2.0 * sizes["seq_kv"]) if op.causal else keys
-
-
-def _keys(op: Op, sizes: Sizes) -> Array:
-    keys = sizes[op.contracted[0]]
-    return np.minimum(keys, float(op.window)) if op.window else keys
 
 
 def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.operators import Machine, Sizes, bytes_of, op_time
+from trainwright.cost.operators import Machine, Sizes, attention_keys, bytes_of, op_time
 from trainwright.estimate.shapes import Shapes, split_sizes
 from trainwright.model.graph import Block, Graph, Op, Region, Segment, Tensor
 from trainwright.model.totals import saved_tensors
@@ -65,7 +65,7 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
             "tp_reductions": np.full(len(shapes), float(tensor_reductions(segment.block))),
             "hidden_bytes": hidden,
             "kv_bytes": _kv_bytes(ops, by_region["attention"], machine),
-            "routed_bytes": _routed_bytes(ops, by_region["experts"], machine),
+            "routed_bytes": _routed_bytes(ops, by_region["experts"], machine) / shapes.etp,
             "input_bytes": hidden / np.where(shapes.sp > 0, shapes.tp, 1.0),
             "dense_parameters": _parameters(ops, by_region, expert=False),
             "expert_parameters": _parameters(ops, by_region, expert=True),
@@ -161,7 +161,8 @@ def _matrix_bytes(op: Op, sizes: Sizes, size: float) -> Array:
     """Softmax result, dropout result and mask of unfused attention: 5 bytes per score at 16 bit."""
     if op.kind != "attention":
         return np.zeros(1)
-    return sizes["batch"] * sizes["heads"] * sizes["seq"] * sizes["seq_kv"] * (2.0 * size + 1.0)
+    scores = sizes["batch"] * sizes["heads"] * sizes["seq"] * attention_keys(op, sizes)
+    return scores * (2.0 * size + 1.0)
 
 
 def _tensor_sizes(tensor: Tensor, by_region: dict[Region, dict[str, Array]]) -> dict[str, Array]:
@@ -176,9 +177,11 @@ def _hidden_bytes(graph: Graph, by_region: dict[Region, dict[str, Array]], machi
 
 
 def _kv_bytes(ops: Iterable[Op], sizes: dict[str, Array], machine: Machine) -> Array:
-    heads = sum(1.0 for op in ops if op.kind == "attention")
     width = sizes["kv_heads"] * (sizes["head_dim"] + sizes["v_dim"])
-    return heads * sizes["batch"] * sizes["seq"] * width * machine.element_bytes
+    keys = [
+        sizes["seq_enc" if op.contracted[0] == "seq_enc" else "seq"] for op in ops if op.kind == "attention"
+    ]
+    return sum(keys, start=np.zeros(1)) * sizes["batch"] * width * machine.element_bytes
 
 
 def _routed_bytes(ops: Iterable[Op], sizes: dict[str, Array], machine: Machine) -> Array:

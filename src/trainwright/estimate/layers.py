@@ -1,7 +1,7 @@
 """The times of the layers, the embedding and the head at every distinct shape, communication included."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,10 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
     for segment in job.graph.segments:
         costs = _costs_by_precision(job, segment, shapes)
         name = segment.block.name
-        if name.endswith("embedding"):
-            first = first + costs
-        elif name.endswith(("head", "end")):
-            last = last + costs
+        if name.endswith(("embedding", "encoder.end")):
+            first = replace(first + costs, hidden_bytes=costs.hidden_bytes)
+        elif name.endswith("head"):
+            last = replace(last + costs, hidden_bytes=costs.hidden_bytes)
         else:
             layers += segment.count
             total = total + costs.scaled(segment.count)
@@ -73,7 +73,8 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     stack, on = job.stack, shapes.overlap
     tp = _tensor_parallel_s(links, shapes, costs)
     cp = _context_parallel_s(links, shapes, costs)
-    ep = _expert_parallel_s(links, shapes, costs, job.graph.sizes.get("top_k", 1))
+    copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
+    ep = _expert_parallel_s(links, shapes, costs, copies)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
@@ -87,9 +88,7 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     cp_forward = cp - np.minimum(cp * share, costs.attention_forward_s) + steps
     cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
-    # A collective costs the host two launches; sequence parallelism makes two of each.
-    calls = 2.0 * costs.tp_reductions * (shapes.tp > 1) * (1.0 + (shapes.sp > 0))
-    host = (costs.kernels + calls) * stack.op_s
+    host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     behind = smooth_max(backward + tp_backward + cp_backward + ep_exposed, host)
     rest = backward - costs.matmul_weight_s + tp + cp_backward + ep_exposed
     return Part(

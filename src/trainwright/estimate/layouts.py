@@ -43,7 +43,7 @@ class Layouts:
 
     stages: Stages
     states: tuple[State, State, State]
-    gather_forward_s: Array  # ZeRO-3, per layer and microbatch
+    gather_forward_s: Array  # ZeRO-3 (backward also ZeRO-2), per layer and microbatch
     gather_backward_s: Array
     first_gather_s: Array  # ZeRO-3, of the two ends, per microbatch
     last_gather_s: Array
@@ -173,9 +173,9 @@ class _Builder:
         )
 
     def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array]:
-        """Gathers of weights forward; gathers and gradient scatters backward, per microbatch."""
+        """Per microbatch: ZeRO-3 gathers weights forward and backward, ZeRO-2 and 3 scatter gradients."""
         strategies = self.strategies
-        if not (strategies.zero == 3).any():
+        if not (strategies.zero >= 2).any():
             return np.zeros(len(strategies)), np.zeros(len(strategies))
         ranks, stride = shard_ranks(strategies), strategies.tp.astype(float)
         expert_ranks, expert_stride = (
@@ -188,10 +188,10 @@ class _Builder:
 
         def both(size: Array) -> Array:
             apart = all_gather_s(self.links, expert_where, size * expert) if expert.any() else 0.0
-            return np.where(strategies.zero == 3, all_gather_s(self.links, where, size * dense) + apart, 0.0)
+            return all_gather_s(self.links, where, size * dense) + apart
 
-        gather = both(np.minimum(weight_bytes, 2.0))
-        return gather, gather + both(reduce_bytes)
+        gather = np.where(strategies.zero == 3, both(weight_bytes), 0.0)
+        return gather, gather + np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
 
     def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array]:
         """Gradient reduction (with gather of new weights) of the stage that owns most, and what may hide."""
@@ -205,25 +205,34 @@ class _Builder:
             total = total + self._one_reduce_s(expert, np.maximum(ranks * tp / apart, 1.0), apart)
         sharded = (strategies.zero == 1) | (strategies.zero == 2)
         total = total + np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
-        total = np.where(strategies.zero == 3, self._replica_reduce_s(dense + expert), total)
+        total = np.where(strategies.zero == 3, self._replica_reduce_s(dense, expert), total)
         return total, np.where(sharded, stack.zero_overlap, stack.dp_overlap)
 
     def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> Array:
         reduce_bytes = gradient_sizes(self.job.stack, self.strategies.precision)[1]
         where = span(self.links, ranks, stride)
         plain = all_reduce_s(self.links, where, reduce_bytes * parameters)
-        sharded = all_gather_s(self.links, where, reduce_bytes * parameters)
-        sharded = sharded + all_gather_s(self.links, where, 2.0 * parameters)
-        return np.where(self.strategies.zero == 0, plain, sharded)
+        weight_bytes = weight_sizes(self.job.stack, self.strategies.precision)[0]
+        updated = all_gather_s(self.links, where, weight_bytes * parameters)
+        scattered = all_gather_s(self.links, where, reduce_bytes * parameters)
+        # ZeRO-2 has scattered its gradients in every microbatch.
+        return np.where(
+            self.strategies.zero == 0, plain, updated + np.where(self.strategies.zero == 1, scattered, 0.0)
+        )
 
-    def _replica_reduce_s(self, parameters: Array) -> Array:
+    def _replica_reduce_s(self, dense: Array, expert: Array) -> Array:
         """HSDP: each shard's gradients are summed over the replicas of the shard group."""
         strategies = self.strategies
-        shard = shard_ranks(strategies)
-        replicas = np.maximum(strategies.dp * strategies.cp / shard, 1.0)
         reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
-        where = span(self.links, replicas, strategies.tp * shard)
-        return all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
+        ranks, apart = strategies.dp * strategies.cp, strategies.ep * strategies.etp
+        total = np.zeros(len(strategies))
+        for parameters, shard, every, stride in (
+            (dense, shard_ranks(strategies), ranks, strategies.tp),
+            (expert, expert_shard_ranks(strategies), ranks * strategies.tp / apart, apart),
+        ):
+            where = span(self.links, np.maximum(every / shard, 1.0), stride * shard)
+            total = total + all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
+        return total
 
     def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:
         """The update's traffic: states and gradient read and written; and what moves if it is offloaded."""
@@ -236,8 +245,13 @@ class _Builder:
         weight_bytes, optimizer_bytes = weight_sizes(job.stack, strategies.precision)
         traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
         local = kept * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
-        rate = job.cluster.network.host_bytes_per_s * job.efficiency.host_link
-        return local, kept * (gradient_bytes + weight_bytes) / rate
+        tiers, rate = (
+            job.cluster.device.memory,
+            job.cluster.network.host_bytes_per_s * job.efficiency.host_link,
+        )
+        # The host updates what it holds at the speed of its own memory.
+        there = kept * traffic / (tiers[1].bytes_per_s if len(tiers) > 1 else rate)
+        return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
 
     def _send(self) -> tuple[Array, Array]:
         """Latency and seconds per byte of a send to the next stage."""
@@ -251,5 +265,5 @@ class _Builder:
         strategies, stack = self.strategies, self.job.stack
         nodes = strategies.dp * strategies.tp * strategies.cp * strategies.pp / self.job.cluster.node_size
         contention = stack.pipeline_tp_s * stages.middle * np.where(strategies.tp > 1, strategies.tp, 0)
-        stall = stack.pipeline_stall_s * (nodes / 64.0) ** 8
+        stall = stack.pipeline_stall_s * np.minimum(nodes / 64.0, 1.0) ** 8  # seen on up to 64 nodes
         return np.where(strategies.pp > 1, contention + stall, 0.0)

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from trainwright.estimate.layers import Part
 from trainwright.estimate.layouts import Layouts
+from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES, Strategies
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,16 +31,17 @@ class Activations:
     logits: Array  # over shapes: logits and their copies, of one microbatch at a time
 
 
-def activation_table(job: Job, layer: Part, first: Part, last: Part, tp: Array, sp: Array) -> Activations:
+def activation_table(job: Job, layer: Part, first: Part, last: Part, shapes: Shapes) -> Activations:
     """What activations take at each shape, as the stack keeps them."""
-    stack, costs = job.stack, layer.costs
+    stack, costs, tp, sp = job.stack, layer.costs, shapes.tp, shapes.sp
+    element = np.where(shapes.precision == PRECISIONS.index("fp32"), 4.0, 2.0)
     whole = costs.tp_reductions * costs.hidden_bytes * (1.0 - 1.0 / tp)
     extra = stack.gathered_inputs * np.where(sp > 0, whole, 0.0)
     saved = stack.activations * costs.saved_bytes
     selective = stack.activations * costs.selective_bytes
     gradient = 2.0 * costs.hidden_bytes
     vocab = float(job.graph.sizes.get("vocab", 0)) / (tp if stack.splits_logits else 1.0)
-    logits = stack.logits_bytes / 2.0 * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
+    logits = stack.logits_bytes / element * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
     return Activations(
         kept=np.stack([saved, selective, costs.input_bytes]),
         gathered=np.stack([extra, extra, np.zeros(len(tp))]),

@@ -27,6 +27,8 @@ def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple
                 bytes_per_s=level.bytes_per_s * share / level.oversubscription,
                 latency_s=level.latency_s + software_s,
                 reduction=level.in_network_reduction,
+                topology=level.topology,
+                size=level.size,
             )
         )
     return tuple(result)

@@ -14,6 +14,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _KNOBS = ("tp", "sp", "cp", "cp_kind", "micro_batch", "ep", "etp", "precision", "overlap")
+KEY_LENGTHS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc"}  # keys are met whole, however queries are split
 _TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab")
 
 
@@ -51,13 +52,14 @@ def split_sizes(
     if region == "sequence":
         tokens = {dim: each / np.where(shapes.sp > 0, shapes.tp, 1.0) for dim, each in tokens.items()}
     elif region == "experts":
-        tokens = {dim: each / shapes.tp for dim, each in tokens.items()}
+        # Ranks that share an expert gather each other's tokens.
+        tokens = {dim: each / shapes.tp * shapes.etp for dim, each in tokens.items()}
     for dim in _TENSOR_DIMS:
         if dim in sizes:
             sizes[dim] = np.maximum(sizes[dim] / shapes.tp, 1.0)
     if "experts" in sizes and region == "experts":
-        sizes["expert_rows"] = shapes.micro_batch * tokens["seq"] * sizes["top_k"] * shapes.etp
+        sizes["expert_rows"] = shapes.micro_batch * tokens["seq"] * sizes["top_k"]
         sizes["experts"] = sizes["experts"] / shapes.ep
         sizes["expert_ffn"] = sizes["expert_ffn"] / shapes.etp
-    whole_lengths = {"seq_kv": np.full(len(shapes), seq["seq"])}
+    whole_lengths = {name: np.full(len(shapes), seq[dim]) for name, dim in KEY_LENGTHS.items()}
     return sizes | tokens | {"batch": shapes.micro_batch} | whole_lengths

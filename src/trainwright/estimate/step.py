@@ -40,7 +40,7 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     layers, *parts = model_parts(job, links, shapes)
     layer, first, last = parts
     layouts, layout = distinct_layouts(job, links, layers, (layer, first, last), strategies, shape)
-    table = activation_table(job, layer, first, last, shapes.tp, shapes.sp)
+    table = activation_table(job, layer, first, last, shapes)
     model = _Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
     every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
     chunks = [slice(at, at + _CHUNK) for at in range(0, len(strategies), _CHUNK)]

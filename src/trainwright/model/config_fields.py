@@ -7,6 +7,7 @@ from typing import Any
 from trainwright.errors import BadInput
 
 Fields = dict[str, Any]  # of Architecture
+_MOST_RATE = 1e9  # what is not below it is a mistake, or not a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Config:
         value = self.values.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise BadInput(f"{self.source}: {name}", value, "must be a number", "correct it")
+        if value is not None and not abs(value) < _MOST_RATE:
+            raise BadInput(f"{self.source}: {name}", value, "is no such rate", "correct it")
         return default if value is None else float(value)
 
     def word(self, name: str, default: str) -> str:

@@ -16,6 +16,8 @@ from trainwright.model.huggingface import parse_config
 _CATALOG = Path(__file__).parents[1] / "catalog" / "models"
 _FIELDS = {field.name: field for field in fields(Architecture)}
 _NOTES = ("aliases", "published_parameters", "source")
+_MOST_LAYERS = 10_000
+_MOST = 100_000_000  # of every other size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +41,28 @@ def load_model(text: str) -> Architecture:
     if path.suffix == ".json":
         return _load_config(path)
     if path.suffix == ".toml":
-        return parse_entry(_toml(path), path.stem, source=str(path)).architecture
-    if (path / "config.json").is_file():
+        entry = parse_entry(_toml(path), path.stem, source=str(path))
+        return _checked(entry.architecture, str(path))
+    if _is_file(path / "config.json"):
         return _load_config(path / "config.json")
     return load_entry(text).architecture
+
+
+def _checked(architecture: Architecture, source: str) -> Architecture:
+    """The architecture, if no size of it is beyond all reason."""
+    for name in _FIELDS:
+        value = getattr(architecture, name)
+        most = _MOST_LAYERS if name in ("layers", "encoder_layers") else _MOST
+        if isinstance(value, int) and value > most:
+            raise BadInput(f"{source}: {name}", value, f"is more than {most:,}", "correct it")
+    return architecture
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # such as a name that is too long
+        raise BadInput("model", str(path.parent), str(error.strerror), "check the name") from error
 
 
 def load_entry(name: str) -> ModelEntry:
@@ -95,9 +115,13 @@ def _load_config(path: Path) -> Architecture:
     except json.JSONDecodeError as error:
         problem = f"is not JSON, line {error.lineno}"
         raise BadInput("model file", str(path), problem, "use a model's config.json") from error
+    except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
+        problem = "has numbers too long or parts too deep"
+        raise BadInput("model file", str(path), problem, "use a model's config.json") from error
     if not isinstance(config, dict):
         raise BadInput("model file", str(path), "is not a JSON object", "use a model's config.json")
-    return parse_config(config, path.parent.name if path.stem == "config" else path.stem, source=str(path))
+    name = path.parent.name if path.stem == "config" else path.stem
+    return _checked(parse_config(config, name, source=str(path)), str(path))
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -105,11 +129,14 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(_read(path))
     except tomllib.TOMLDecodeError as error:
         raise BadInput("model file", str(path), f"is not TOML: {error}", "correct it") from error
+    except (ValueError, RecursionError) as error:
+        problem = "has numbers too long or parts too deep"
+        raise BadInput("model file", str(path), problem, "correct it") from error
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not text"
         raise BadInput("model file", str(path), str(reason), "check the path") from error

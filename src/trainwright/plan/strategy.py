@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class Strategy:
         for name in ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch"):
             if getattr(self, name) < 1:
                 raise BadInput(f"strategy {name}", getattr(self, name), "degrees start at 1", "use 1 or more")
-        for name, known in _CHOICES.items():
+        for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
         if self.zero not in (0, 1, 2, 3):
@@ -87,16 +87,17 @@ class Strategy:
         return " ".join(_words(self))
 
 
-_CHOICES = {
+CHOICES = {
     "schedule": SCHEDULES,
     "recompute": RECOMPUTES,
     "offload": OFFLOADS,
     "cp_kind": CP_KINDS,
     "precision": PRECISIONS,
 }
+ALIASES = {"mb": "micro_batch", "hsdp": "shard"}  # knobs as they are said in text
 _NUMBERED = {
     "dp": "dp", "tp": "tp", "cp": "cp", "pp": "pp", "vpp": "vpp", "ep": "ep", "etp": "etp",
-    "mb": "micro_batch", "zero": "zero", "hsdp": "shard", "full": "recompute_layers",
+    "zero": "zero", "full": "recompute_layers", **ALIASES,
 }  # fmt: skip
 _WORD = re.compile(r"([a-z-]+)(\d*)$")
 
@@ -187,7 +188,7 @@ class Strategies:
 
     def __getitem__(self, index: int) -> Strategy:
         values = {field.name: int(getattr(self, field.name)[index]) for field in fields(self)}
-        named: dict[str, object] = {name: _CHOICES[name][values[name]] for name in _CHOICES}
+        named: dict[str, object] = {name: CHOICES[name][values[name]] for name in CHOICES}
         flags: dict[str, object] = {"sp": bool(values["sp"]), "overlap": bool(values["overlap"])}
         return Strategy(**(values | named | flags))  # type: ignore[arg-type]
 
@@ -200,7 +201,7 @@ def stack_strategies(strategies: Iterable[Strategy]) -> Strategies:
     """Arrays of the knobs of given strategies."""
     rows = [
         [
-            _CHOICES[f.name].index(getattr(s, f.name)) if f.name in _CHOICES else int(getattr(s, f.name))
+            CHOICES[f.name].index(getattr(s, f.name)) if f.name in CHOICES else int(getattr(s, f.name))
             for f in fields(s)
         ]
         for s in strategies
@@ -218,6 +219,6 @@ def join_strategies(parts: Iterable[Strategies]) -> Strategies:
 
 
 __all__ = [
-    "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "PRECISIONS", "RECOMPUTES", "SCHEDULES",
-    "Strategies", "Strategy", "join_strategies", "parse_strategy", "replace", "stack_strategies",
+    "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "PRECISIONS", "RECOMPUTES", "SCHEDULES",
+    "Strategies", "Strategy", "join_strategies", "parse_strategy", "stack_strategies",
 ]  # fmt: skip

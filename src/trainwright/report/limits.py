@@ -17,6 +17,7 @@ _CAUSES: Mapping[str, tuple[str, str]] = {
     "ep": ("expert-parallel communication", "less ep, or experts kept inside a node"),
     "pp": ("pipeline sends", "fewer chunks per stage, or a lower latency"),
     "dp": ("gradient and weight traffic of data parallelism", "a larger batch, or a faster network"),
+    "offload": ("moving data to and from the host", "less offloading, or a faster link to the host"),
     "bubble": ("the pipeline bubble", "more microbatches, fewer stages, or interleaving"),
     "optimizer": ("the optimizer", "sharding it further, or more memory bandwidth"),
     "overhead": ("fixed work per step", "a larger batch"),

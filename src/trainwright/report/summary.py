@@ -12,8 +12,6 @@ from trainwright.estimate.types import COMMUNICATION, Estimates, Job
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategies, Strategy
 
-BUSY = ("matmul", "attention", "streaming", "recompute")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -82,7 +80,7 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
     tokens_per_s = batch * job.seq / step
     useful = model_flops(job.graph, batch, job.seq)
     rate = cluster.count * cluster.device.peak(strategy.precision) * step
-    power = float(power_w(cluster, sum(time[name] for name in BUSY) / step))
+    power = float(power_w(cluster, float(result.busy_s[index]) / step))
     return Summary(
         strategy=strategy,
         global_batch=batch,

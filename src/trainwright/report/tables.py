@@ -126,9 +126,8 @@ def what_if_table(answers: Sequence[WhatIf], winner: Strategy, compared: int) ->
         [each.resource, f"{each.faster:+.1%}", "the same" if each.strategy == winner else str(each.strategy)]
         for each in answers
     ]
-    result = table(
-        f"What if 25 % better (among the {compared} best plans)", ["", "faster", "best plan then"], rows
-    )
+    among = f"among the {compared} best plans" if compared > 1 else "with the best plan"
+    result = table(f"What if 25 % better ({among})", ["", "faster", "best plan then"], rows)
     result.columns[2].justify, result.columns[2].no_wrap = "left", False
     return result
 

@@ -3,8 +3,9 @@
 from math import prod
 
 from trainwright.errors import BadInput
+from trainwright.plan.strategy import RECOMPUTES, SCHEDULES
 from trainwright.search.find import Question
-from trainwright.search.space import layer_count
+from trainwright.search.space import layer_count, layers_per_stage
 
 _DEGREES = ("tp", "cp", "pp", "dp")
 
@@ -44,6 +45,48 @@ def check_constraints(question: Question) -> None:
             raise BadInput(
                 "--fix ep", _text(fixed["ep"]), f"does not divide {experts} experts", "use a divisor"
             )
+    if "etp" in fixed and min(fixed["etp"]) > 1 and not job.graph.sizes.get("experts", 0):
+        raise BadInput("--fix etp", _text(fixed["etp"]), "the model has no experts", "drop it")
+
+    _check_shard(question)
+    _check_schedule(question)
+    _check_recompute_layers(question)
+
+
+def _check_shard(question: Question) -> None:
+    """Groups that share ZeRO's shards go with stage 3, and are smaller than all ranks."""
+    values, devices = question.fixed.get("shard", ()), question.job.cluster.count
+    if not values or 0 in values:
+        return
+    if 3 not in question.fixed.get("zero", (3,)):
+        raise BadInput("--fix hsdp", _text(values), "hybrid sharding is of ZeRO stage 3", "fix zero=3")
+    if not any(1 < value < devices and devices % value == 0 for value in values):
+        rule = f"is not a part of {devices} devices that divides them"
+        raise BadInput("--fix hsdp", _text(values), rule, "use a divisor, or 0 for all")
+
+
+def _check_schedule(question: Question) -> None:
+    """Only 1f1b goes without a pipeline."""
+    values = question.fixed.get("schedule", ())
+    stages = max(question.fixed.get("pp", (question.job.cluster.count,)))
+    if values and SCHEDULES.index("1f1b") not in values and min(stages, question.most.get("pp", stages)) == 1:
+        names = ",".join(SCHEDULES[value] for value in values)
+        raise BadInput("--fix schedule", names, "needs pp > 1", "raise pp, or drop it")
+
+
+def _check_recompute_layers(question: Question) -> None:
+    """A number of layers goes with full recomputation, and a stage has as many."""
+    values = question.fixed.get("recompute_layers", ())
+    if not values or 0 in values:
+        return
+    full = RECOMPUTES.index("full")
+    if full not in question.fixed.get("recompute", (full,)):
+        raise BadInput(
+            "--fix recompute_layers", _text(values), "needs full recomputation", "fix recompute=full"
+        )
+    layers = layers_per_stage(question.job.graph, min(question.fixed.get("pp", (1,))))
+    if min(values) > layers:
+        raise BadInput("--fix recompute_layers", _text(values), f"a stage has {layers} layers", "use fewer")
 
 
 def _text(values: tuple[int, ...]) -> str:

@@ -191,7 +191,8 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
             [np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)]
         )
         least = np.maximum.reduce([pending.score, *(scores[each] for each in below)])
-        rows = np.flatnonzero(~settled & (least <= found.bound))
+        legal = rung.layers <= _layers_per_stage(job, pending.strategies)
+        rows = np.flatnonzero(~settled & (least <= found.bound) & legal)
         scores[rung], fitted[rung] = pending.score.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
@@ -246,7 +247,11 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: f
     fewer = high < layers
     if room > 1.0:  # what fits without the room was found without it
         fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False))
-    return _evaluate(question, job, fewest.take(fewer), found)[0] if fewer.any() else found
+    if not fewer.any():
+        return found
+    # The space has each with every layer recomputed: these are beyond it.
+    found = replace(found, considered=found.considered + int(fewer.sum()))
+    return _evaluate(question, job, fewest.take(fewer), found)[0]
 
 
 def _layers_per_stage(job: Job, strategies: Strategies) -> Ints:

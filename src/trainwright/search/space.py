@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph
 from trainwright.plan.strategy import (
+    ALIASES,
+    CHOICES,
     CP_KINDS,
     EVERY_LAYER,
     OFFLOADS,
@@ -22,17 +24,13 @@ from trainwright.plan.strategy import (
     Strategy,
     join_strategies,
 )
+from trainwright.units import WHOLE
 
-CHOICES: Mapping[str, Sequence[str]] = {
-    "schedule": SCHEDULES,
-    "recompute": RECOMPUTES,
-    "offload": OFFLOADS,
-    "cp_kind": CP_KINDS,
-    "precision": PRECISIONS,
-}
 Ints = NDArray[np.int64]
 Grid = Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]  # knobs that go together, and their values
 KNOBS = tuple(field.name for field in fields(Strategy))
+_FLAGS = {"1": 1, "on": 1, "true": 1, "0": 0, "off": 0, "false": 0}
+_FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0; the others start at 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +50,31 @@ class Space:
     check_divisors: bool = True
 
 
+def knob_name(text: str) -> str:
+    """The knob that a text names: `mb` is `micro_batch`."""
+    name = ALIASES.get(text, text)
+    if name not in KNOBS:
+        raise UnknownName("knob", text, [*KNOBS, *ALIASES])
+    return name
+
+
 def knob_value(knob: str, text: str) -> int:
     """The number that a knob's text stands for: `full` of `recompute` is its index."""
-    name = {"mb": "micro_batch", "hsdp": "shard"}.get(knob, knob)
-    if name not in KNOBS:
-        raise UnknownName("knob", knob, [*KNOBS, "mb", "hsdp"])
+    name = knob_name(knob)
     if name in CHOICES:
         if text not in CHOICES[name]:
             raise UnknownName(f"value of {knob}", text, CHOICES[name])
         return CHOICES[name].index(text)
-    flags = {"on": 1, "off": 0, "true": 1, "false": 0}
-    if name in ("sp", "overlap") and text.lower() in flags:
-        return flags[text.lower()]
-    if not text.isdigit():
+    if name in ("sp", "overlap"):
+        if text.lower() not in _FLAGS:
+            raise BadInput(f"value of {knob}", text, "is neither on nor off", f"write it like {knob}=on")
+        return _FLAGS[text.lower()]
+    if not WHOLE.fullmatch(text):
         raise BadInput(f"value of {knob}", text, "is not a whole number", f"write it like {knob}=4")
+    if int(text) < 1 and name not in _FROM_ZERO:
+        raise BadInput(f"value of {knob}", text, "is less than 1", f"write it like {knob}=4")
+    if name == "zero" and int(text) > 3:
+        raise BadInput(f"value of {knob}", text, "stages are 0, 1, 2 and 3", "use one of them")
     return int(text)
 
 
@@ -116,12 +125,17 @@ def layer_count(graph: Graph) -> int:
 
 def recomputations(space: Space) -> list[tuple[int, int]]:
     """Allowed (recompute, recompute_layers): a number of layers goes with full recomputation only."""
-    counts = space.fixed.get("recompute_layers", (EVERY_LAYER,))
     return [
         (choice, count)
         for choice in _allowed(space, "recompute", range(len(RECOMPUTES)))
-        for count in (counts if RECOMPUTES[choice] == "full" else (EVERY_LAYER,))
+        for count in space.fixed.get("recompute_layers", (EVERY_LAYER,))
+        if count == EVERY_LAYER or RECOMPUTES[choice] == "full"
     ]
+
+
+def layers_per_stage(graph: Graph, pp: int) -> int:
+    """Layers of the fullest stage."""
+    return -(-layer_count(graph) // pp)
 
 
 def offloads(space: Space) -> list[int]:
@@ -173,8 +187,10 @@ def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
         ("ep", "etp"): _expert_splits(space, tp, cp, dp),
         ("zero", "shard"): _sharding(space, cp, pp, dp),
         ("sp",): _single(space, "sp", [0, 1] if tp > 1 else [0]),
-        ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS))) if cp > 1 else [(0,)],
-        ("recompute", "recompute_layers"): recomputations(space),
+        ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS)) if cp > 1 else [0]),
+        ("recompute", "recompute_layers"): [
+            each for each in recomputations(space) if each[1] <= layers_per_stage(space.graph, pp)
+        ],
         ("offload",): [(choice,) for choice in offloads(space)],
         ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
         ("overlap",): _single(space, "overlap", [1], open_ended=True),
@@ -221,9 +237,10 @@ def _pipelines(space: Space, pp: int, dp: int) -> list[tuple[int, int, int]]:
 
 def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
     """(schedule, vpp): one chunk per stage, or interleaved where layers (or layers and ends) divide."""
+    one_by_one = SCHEDULES.index("1f1b")
     if pp == 1:
-        whole = 1 in space.fixed.get("vpp", (1,)) or not space.check_divisors
-        return [(SCHEDULES.index("1f1b"), 1)] if whole else []
+        whole = 1 in space.fixed.get("vpp", (1,)) and one_by_one in space.fixed.get("schedule", (one_by_one,))
+        return [(one_by_one, 1)] if whole or not space.check_divisors else []
     layers = layer_count(space.graph)
     most = (layers + 2) // pp
     chunks = [v for v in range(2, most + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
@@ -239,7 +256,8 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
     """(ep, etp): experts over the ranks of a stage, each expert over etp of them."""
     experts = space.graph.sizes.get("experts", 0)
     if not experts:
-        return [(1, 1)]
+        dense = all(1 in space.fixed.get(knob, (1,)) for knob in ("ep", "etp"))
+        return [(1, 1)] if dense or not space.check_divisors else []
     width = space.graph.sizes["expert_ffn"]
     splits = []
     for etp in _allowed(space, "etp", [e for e in _divisors(tp) if width % e == 0]):
@@ -250,7 +268,10 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
 
 
 def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
-    """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline."""
+    """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline.
+
+    Groups that are stated leave the third stage alone.
+    """
     ranks = dp * cp
     zeros = [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
     zeros = _allowed(space, "zero", zeros)
@@ -258,4 +279,4 @@ def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
         zeros = zeros[:1]  # nothing to share with: all stages are alike
     groups = [0, *(g for g in _divisors(ranks) if 1 < g < ranks)]
     shards = _allowed(space, "shard", groups)
-    return [(z, s) for z in zeros for s in (shards if z == 3 else [0]) if z == 3 or s == 0]
+    return [(z, s) for z in zeros for s in shards if z == 3 or s == 0]

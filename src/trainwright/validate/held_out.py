@@ -13,6 +13,7 @@ from trainwright.validate.dataset import Dataset, measured, predict, stack_name
 Array = NDArray[np.float64]
 _NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
 _INSIDE = 0.9
+_WIDER = 1.15  # on each side, for each thing that is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +50,19 @@ def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
     result: dict[str, Interval] = {}
     for kind, narrower in _NARROWER.items():
         chosen = (basis == kind) & np.isfinite(held.ratio)
-        lows = [result[name].low for name in narrower]
-        highs = [result[name].high for name in narrower]
+        lows: list[float] = []
+        highs: list[float] = []
         if chosen.any():
             weights = np.array([1.0 / (chosen & (names == name)).sum() for name in names[chosen]])
             low, high = _shortest(held.ratio[chosen], weights)
             lows.append(low)
             highs.append(high)
-        result[kind] = Interval(low=min(lows), high=max(highs))
+        # Where less is known than of any run at hand, what was held out by chance must not narrow the range.
+        wider = _WIDER if narrower else 1.0
+        spread = [result[name] for name in narrower]
+        low = min([*lows, *(each.low / wider for each in spread)])
+        high = max([*highs, *(each.high * wider for each in spread)])
+        result[kind] = Interval(low=low, high=high)
     return result
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from math import prod
+from math import isfinite, prod
 
 from trainwright.cluster.load import find_device_alias, load_device, load_network
 from trainwright.cluster.types import Cluster
@@ -22,7 +22,17 @@ _OTHER_NAMES = {
     "model": "model_name", "params_b": "n_params_B", "global_batch": "global_batch_seqs",
     "zero": "zero_stage_or_fsdp", "attention": "kernel",
 }  # fmt: skip
-_RECOMPUTE = {"minimal_with_context": "selective", "minimal": "selective", "block": "full", "": ""}
+_RECOMPUTE = {
+    "none": "none", "off": "none", "no": "none", "false": "none", "0": "none",
+    "full": "full", "block": "full", "on": "full", "yes": "full", "true": "full", "1": "full",
+}  # fmt: skip
+_SHARDED = ("fsdp", "fsdp1", "fsdp2", "full_shard", "full-shard", "hsdp")
+_MOST = {
+    "gpus": 1e7, "layers": 1e4, "hidden": 1e8, "ffn_hidden": 1e8, "vocab": 1e8, "seq_len": 1e8,
+    "global_batch": 1e9, "micro_batch": 1e6,
+}  # fmt: skip
+_MOST_OF_OTHERS = 1e7
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +85,23 @@ def _number(row: Row, name: str) -> float | None:
     if not text:
         return None
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise BadInput(
-            f"column {name}", text, "is not a number", "correct the cell or leave it empty"
-        ) from None
+        raise _bad(name, text, "is not a number") from None
+    if not isfinite(number):
+        raise _bad(name, text, "is not a finite number")
+    if number < 0:
+        raise _bad(name, text, "is negative")
+    most = _MOST.get(name, _MOST_OF_OTHERS)
+    if number > most:
+        raise _bad(name, text, f"is more than {most:,.0f}")
+    if 0 < number < _LEAST:
+        raise _bad(name, text, f"is less than {_LEAST:g}")
+    return number
+
+
+def _bad(name: str, text: str, rule: str) -> BadInput:
+    return BadInput(f"column {name}", text, rule, "correct the cell or leave it empty")
 
 
 def _whole(row: Row, name: str) -> int:
@@ -92,8 +114,11 @@ def _whole(row: Row, name: str) -> int:
 
 
 def _optional(row: Row, name: str) -> int:
-    number = _number(row, name)
-    return int(number) if number else 0
+    """A whole number, or 0 where the cell is empty."""
+    number = _number(row, name) or 0.0
+    if number != int(number):
+        raise _bad(name, _text(row, name), "is not a whole number")
+    return int(number)
 
 
 def _framework_of(row: Row) -> str:
@@ -126,20 +151,40 @@ def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
     model_parallel = _known(fixed, "tp") * _known(fixed, "pp") * _known(fixed, "cp")
     if "dp" in fixed and {"tp", "pp"} <= set(fixed) and fixed["dp"][0] * model_parallel != devices:
         fixed["dp"] = (max(devices // model_parallel, 1),)
-    zero = _text(row, "zero").lower()
-    if zero:
-        digits = re.search(r"\d", zero)
-        fixed["zero"] = (int(digits[0]),) if digits else (3,)
+    if model_parallel > devices:
+        raise _bad("tp, pp, cp", str(model_parallel), f"multiply to more than {devices} devices")
+    if zero := _text(row, "zero").lower():
+        fixed["zero"] = (_zero(zero),)
         if zero == "hsdp":
             fixed["shard"] = (_optional(row, "gpus_per_node") or 8,)
     if sequence := _text(row, "sequence_parallel").lower():
         fixed["sp"] = (int(_flag("sequence_parallel", sequence) and _known(fixed, "tp") > 1),)
-    recompute = _text(row, "recompute").lower()
-    recompute = _RECOMPUTE.get(recompute, recompute)
-    if recompute in RECOMPUTES:
-        fixed["recompute"] = (RECOMPUTES.index(recompute),)
+    if recompute := _text(row, "recompute").lower():
+        fixed["recompute"] = (RECOMPUTES.index(_recompute(recompute)),)
     fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
     return fixed
+
+
+def _zero(text: str) -> int:
+    """The ZeRO stage that a text names: `1`, `ZeRO-1`, `fsdp`."""
+    if stage := re.fullmatch(r"(?:zero[-_ ]?)?([0-3])(?:\.0)?", text):
+        return int(stage[1])
+    if text == "ddp":
+        return 0
+    if text not in _SHARDED:
+        raise BadInput(
+            "column zero", text, "is no stage of ZeRO", "use 0 to 3, fsdp or hsdp, or leave it empty"
+        )
+    return 3
+
+
+def _recompute(text: str) -> str:
+    """The recomputation that a text names: `minimal_with_context` is selective."""
+    if re.match(r"(selective|minimal)(?![a-z])", text):
+        return "selective"
+    if text not in _RECOMPUTE:
+        raise BadInput("column recompute", text, "is not known", "use one of " + ", ".join(RECOMPUTES))
+    return _RECOMPUTE[text]
 
 
 def _precision(text: str) -> str:
@@ -193,10 +238,10 @@ def _cluster(row: Row, devices: int) -> Cluster:
 
 def interconnect_bytes_per_s(text: str) -> float:
     """Bandwidth out of one node that a description states (`8x200Gb/s HDR IB`, `1600 Gbps/node`), or 0."""
-    many = re.search(r"(\d+)\s*x\s*(\d+)\s*G(?:b/s|bps|bit)", text)
+    many = re.search(r"(\d{1,6})\s*x\s*(\d{1,6})\s*G(?:b/s|bps|bit)", text)
     if many:
         return int(many[1]) * int(many[2]) * 1e9 / 8
-    one = re.search(r"(\d+)\s*G(?:b/s|bps)[^,;]*(?:per |/)\s*node", text)
+    one = re.search(r"(\d{1,6})\s*G(?:b/s|bps)[^,;]*(?:per |/)\s*node", text)
     return int(one[1]) * 1e9 / 8 if one else 0.0
 
 
@@ -214,7 +259,7 @@ def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
     known = _catalog_architecture(row)
     if known is not None:
         return build_graph(known)
-    gated = row["gated_ffn"].startswith("1")
+    gated = bool(row["gated_ffn"]) and _flag("gated_ffn", row["gated_ffn"].lower())
     base = Architecture(
         name=row["model"] or "model",
         layers=_whole(row, "layers"),

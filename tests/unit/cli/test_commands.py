@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,8 +93,66 @@ class TestPlan:
         assert "No training runs on gaudi3 were fitted" in trainwright("plan", "gpt2", "gaudi3:8").stdout
         assert "No runs of deepspeed were fitted" in trainwright(*SMALL, "--stack", "deepspeed").stdout
 
+    @pytest.mark.parametrize("objective", ["energy", "memory"])
+    def test_a_resource_is_not_credited_with_a_change_of_plan(self, objective: str) -> None:
+        tree = json.loads(trainwright(*SMALL, "--objective", objective, "--json").stdout)
+        winner = tree["plans"][0]["strategy"]["text"]
+        better = [each for each in tree["what_if"] if each["resource"] != "memory capacity"]
+        assert {each["strategy"]["text"] for each in better} == {winner}
+        assert all(0 <= each["faster"] <= 0.25 + 1e-9 for each in better)
+
+    def test_activations_on_the_host_are_a_cause_like_any_other(self) -> None:
+        result = trainwright(*SMALL, "--fix", "offload=activations", "--fix", "overlap=off")
+        assert result.returncode == 0, result.stderr
+        assert "offload-activations" in result.stdout
+
+    def test_the_runs_that_constants_rest_on_are_counted(self) -> None:
+        text = trainwright(*SMALL).stdout
+        assert re.search(r"Fitted on [0-9,]+ runs on hopper devices\.", text)
+
+    @pytest.mark.parametrize(
+        ("device", "stack"), [("h100", "megatron-core"), ("tpu-v5p", "maxtext"), ("gaudi2", "generic")]
+    )
+    def test_the_default_software_is_that_of_the_device(self, device: str, stack: str) -> None:
+        tree = json.loads(trainwright("plan", "gpt2", f"{device}:8", "--batch", "64", "--json").stdout)
+        assert tree["stack"] == stack
+        assert "(default for " in tree["notes"][0]
+
+    def test_software_that_is_asked_for_is_no_default(self) -> None:
+        tree = json.loads(trainwright(*SMALL, "--stack", "generic", "--json").stdout)
+        assert "default for" not in tree["notes"][0]
+
+    def test_a_device_without_bf16_trains_in_fp16(self) -> None:
+        tree = json.loads(trainwright("plan", "gpt2", "v100:8", "--batch", "64", "--json").stdout)
+        assert {plan["strategy"]["precision"] for plan in tree["plans"]} == {"fp16"}
+
 
 class TestBadInput:
+    def test_a_precision_without_a_rate_is_told(self) -> None:
+        words = '--precision "fp8": a100-80gb has no rate for it; use one of fp32, bf16, fp16'
+        assert words in fails("plan", "gpt2", "a100:8", "--precision", "fp8")
+        assert words in fails("plan", "gpt2", "a100:8", "--fix", "precision=fp8")
+
+    def test_a_count_beyond_reason_is_told(self) -> None:
+        assert "more than 1,000,000 devices" in fails("plan", "gpt2", "h100:999999999")
+        assert "more than 100,000,000" in fails(*SMALL[:3], "--batch", "100000001")
+        assert "more than 100,000,000 sequences" in fails(*SMALL[:3], "--batch-tokens", "1e18")
+        assert "is not finite" in fails(*SMALL, "--tokens", "1e999")
+        assert "is zero" in fails(*SMALL, "--tokens", "0")
+
+    def test_a_range_needs_two_ends(self) -> None:
+        assert '"5": has no end; write it like 512:4096' in fails(*SMALL[:3], "--batch-range", "5")
+
+    def test_line_ends_in_what_a_user_wrote_stay_on_the_line(self) -> None:
+        fails("plan", "a\nb", "h100:8")
+        fails(*SMALL, "--fi\nxx")
+
+    def test_a_constraint_is_never_ignored(self) -> None:
+        assert "is not a part of 8 devices" in fails(*SMALL, "--fix", "hsdp=3")
+        assert "a stage has 12 layers" in fails(*SMALL, "--fix", "recompute_layers=400")
+        assert "is less than 1" in fails(*SMALL, "--fix", "tp=0")
+        assert "is neither on nor off" in fails(*SMALL, "--fix", "overlap=5")
+
     def test_an_unknown_model_suggests_the_nearest(self) -> None:
         assert 'did you mean "llama3-8b"?' in fails("plan", "lama3-8b", "h100:8")
 
@@ -203,6 +262,19 @@ class TestValidate:
         assert "no-such-device" in bad["error"]
         assert "Errors of step time per source" in result.stdout
         assert "1 rows not predicted" in result.stdout
+
+    def test_a_bad_cell_stops_no_other_row(self, tmp_path: Path) -> None:
+        good = "H100-SXM-80GB,8,12,768,12,1024,64,megatron-core"
+        bad = [good.replace("768", "nan"), good.replace("8,12,", "inf,12,"), good.replace(",64,", ",1e300,")]
+        rows = [f"{index},here,{cells},0.1," for index, cells in enumerate([good, *bad])]
+        out = tmp_path / "out.csv"
+        rows.append(f"4,here,{good},-1,")
+        result = trainwright("validate", self.table(tmp_path, *rows), "--out", str(out))
+        assert result.returncode == 0, result.stderr
+        assert "Warning" not in result.stderr
+        assert [bool(row["error"]) for row in csv.DictReader(out.open(encoding="utf-8"))] == [False] + 4 * [
+            True
+        ]
 
     def test_errors_are_json_too(self, tmp_path: Path) -> None:
         runs = self.table(tmp_path, "a,here,H100-SXM-80GB,8,12,768,12,1024,64,megatron-core,0.1,")

@@ -311,3 +311,26 @@ class TestAlias:
         for alias, name in load._index("devices").items():
             owners.setdefault("".join(load._words(alias)), set()).add(name)
         assert all(len(names) == 1 for names in owners.values())
+
+
+class TestLimits:
+    def test_a_cluster_has_at_most_a_million_devices(self, tmp_path: Path) -> None:
+        assert load_cluster("h100:1000000").count == 1_000_000
+        with pytest.raises(BadInput, match="has more than 1,000,000 devices; ask for fewer"):
+            load_cluster("h100:999999999")
+        with pytest.raises(BadInput, match="count 1000001: is more than 1,000,000"):
+            load_text(tmp_path, 'count = 1000001\ndevice = "h100"\n')
+
+    @pytest.mark.parametrize("text", ["count = " + "[" * 100_000, "count = " + "9" * 5000])
+    def test_a_file_too_deep_or_too_long_is_told(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(BadInput, match="has numbers too long or parts too deep"):
+            load_text(tmp_path, text)
+
+    def test_a_byte_order_mark_is_no_part_of_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.toml"
+        path.write_text('\ufeffcount = 8\ndevice = "h100"\n', encoding="utf-8")
+        assert load_cluster(str(path)).count == 8
+
+    def test_a_ratio_has_an_end(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match=r"pue .* is not a number of at least 1"):
+            load_text(tmp_path, f'count = 8\ndevice = "h100"\npue = {"9" * 400}\n')

@@ -102,3 +102,34 @@ def test_groups_are_independent_of_their_neighbours() -> None:
         for n, d in zip(sizes, strides, strict=True)
     ]
     assert np.array_equal(together, alone)
+
+
+FULL = Link(inside=8, bytes_per_s=70e9, latency_s=0.0, reduction=False, topology="full", size=8)
+TORUS = Link(inside=64, bytes_per_s=60e9, latency_s=0.0, reduction=False, topology="torus3d", size=64)
+
+
+def test_two_fully_connected_devices_have_one_link_between_them() -> None:
+    # 70 GB/s over 7 links: a pair has 10 GB/s; all 8 have 70 GB/s
+    assert ring_bytes_per_s((FULL,), span((FULL,), floats(2), floats(1))) == pytest.approx(10e9)
+    assert ring_bytes_per_s((FULL,), span((FULL,), floats(8), floats(1))) == pytest.approx(70e9)
+    assert send_s((FULL,), floats(1), GB) == pytest.approx(0.1)
+
+
+def test_a_group_along_one_axis_of_a_torus_has_a_third_of_the_links() -> None:
+    # 4 of 4×4×4 lie on one axis; 16 on two; a neighbour is behind one of six links
+    rates = [float(ring_bytes_per_s((TORUS,), span((TORUS,), floats(n), floats(1)))[0]) for n in (4, 16, 64)]
+    assert rates == pytest.approx([20e9, 40e9, 60e9])
+    assert send_s((TORUS,), floats(1), GB) == pytest.approx(0.1)
+
+
+def test_an_all_to_all_on_a_torus_pays_for_every_hop() -> None:
+    # 63/64 GB at 60 GB/s, each byte over 3·4/4 = 3 links on average
+    time_s = all_to_all_s((TORUS,), span((TORUS,), floats(64), floats(1)), GB)
+    assert time_s == pytest.approx(63 / 64 / 60 * 3)
+
+
+def test_in_network_reduction_needs_every_level_that_is_crossed() -> None:
+    inside, outside = replace(NODE, reduction=True), replace(FABRIC, reduction=True)
+    across = span(LINKS, floats(64), floats(1))
+    assert all_reduce_s((inside, FABRIC), across, GB) == pytest.approx(all_reduce_s(LINKS, across, GB))
+    assert all_reduce_s((inside, outside), across, GB) == pytest.approx(all_reduce_s(LINKS, across, GB) / 1.3)

@@ -91,3 +91,47 @@ def test_a_directory_with_a_configuration_is_a_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert load_model(str(tmp_path)).layers == 2
     assert load_model(str(tmp_path)).name == tmp_path.name
+
+
+SMALL = {
+    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+    "vocab_size": 100, "intermediate_size": 128,
+}  # fmt: skip
+
+
+def config(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_config(tmp_path: Path) -> None:
+    assert load_model(config(tmp_path, "\ufeff" + json.dumps(SMALL))).layers == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"hidden_size": ' + "9" * 5000 + "}"])
+def test_a_config_too_deep_or_too_long_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match="has numbers too long or parts too deep"):
+        load_model(config(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["layers = " + "[" * 100_000, "layers = " + "9" * 5000])
+def test_a_toml_file_too_deep_or_too_long_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match="has numbers too long or parts too deep"):
+        load_model(str(path))
+
+
+def test_a_model_of_too_many_layers_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="layers 10001: is more than 10,000; correct it"):
+        load_model(config(tmp_path, json.dumps(SMALL | {"num_hidden_layers": 10_001})))
+    path = tmp_path / "mine.toml"
+    path.write_text("layers = 2\nhidden = 1000000000\nheads = 4\nvocab = 100\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="hidden 1000000000: is more than 100,000,000"):
+        load_model(str(path))
+
+
+def test_a_name_longer_than_any_file_is_told() -> None:
+    with pytest.raises(BadInput, match="File name too long; check the name"):
+        load_model("a" * 5000)

@@ -1,5 +1,6 @@
 """A strategy is a line of text, a value, and a column of arrays."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from trainwright.plan.strategy import (
     Strategy,
     join_strategies,
     parse_strategy,
-    replace,
     stack_strategies,
 )
 

@@ -7,10 +7,13 @@ import pytest
 from tests.builders import gpt, round_cluster, round_job
 from trainwright.cluster.power import power_w
 from trainwright.cost.load import Interval
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import TIMES
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, Terms, recomputed_flops, summarize
+from trainwright.search.rank import objective
 
 JOB = round_job(gpt(), round_cluster(8), 64)
 TERMS = Terms(interval=Interval(low=0.8, high=1.5), tokens=1e9, dollars_per_device_hour=3.0)
@@ -98,3 +101,15 @@ def test_memory_limits_a_plan_if_more_of_it_would_be_faster() -> None:
         "with 25 % more the best plan would be 10.0% faster."
     )
     assert limits(each, roomier_step_s=11.0)[-1].endswith("it does not limit the plan.")
+
+
+def test_every_part_of_a_step_has_a_cause_and_a_remedy() -> None:
+    each = replace(summary(), step_s=1.0)
+    for name in TIMES:
+        assert "100% of the step" in limits(replace(each, time_s={name: 1.0}))[0]
+
+
+@pytest.mark.parametrize("strategy", [Strategy(dp=8, zero=1), Strategy(dp=2, tp=2, pp=2, zero=1)])
+def test_the_energy_that_is_shown_is_the_energy_that_ranks(strategy: Strategy) -> None:
+    joules_per_token = objective("energy")(JOB, estimate(JOB, stack_strategies([strategy])))[0]
+    assert summary(strategy).budget.kwh == pytest.approx(1e9 * joules_per_token / 3.6e6)

@@ -82,17 +82,28 @@ def test_constraints_do_not_hide_the_best(fixed: dict[str, tuple[int, ...]]) -> 
     found = find_plans(asked).best
     assert found.score[0] == pytest.approx(brute_force(asked), rel=1e-9)
     for knob, values in fixed.items():
-        without = {1} if knob == "schedule" else set()  # there is one schedule without a pipeline
-        assert set(getattr(found.strategies, knob)) <= {*values, *without}
+        assert set(getattr(found.strategies, knob)) <= {*values}
 
 
 def test_a_fixed_number_of_layers_is_kept() -> None:
     asked = question(0.45, fixed={"recompute_layers": (2, 3), "offload": (0,)})
     found = find_plans(asked).best.strategies
-    full = found.recompute == RECOMPUTES.index("full")
-    assert set(found.recompute_layers[full]) <= {2, 3}
-    assert set(found.recompute_layers[~full]) <= {0}
-    assert full.any()
+    assert set(found.recompute) == {RECOMPUTES.index("full")}
+    assert set(found.recompute_layers) <= {2, 3}
+
+
+def test_a_stage_recomputes_no_more_layers_than_it_has() -> None:
+    asked = question(0.45, fixed={"recompute_layers": (0, 3), "offload": (0,)})
+    found = find_plans(asked).best.strategies
+    counted = found.take(found.recompute_layers > 0)
+    assert len(counted)
+    assert (counted.recompute_layers <= -(-layer_count(asked.job.graph) // counted.pp)).all()
+
+
+@pytest.mark.parametrize("memory_gb", [80.0, 0.5, 0.4, 0.3])
+def test_no_more_is_evaluated_than_considered(memory_gb: float) -> None:
+    found = find_plans(question(memory_gb))
+    assert found.feasible <= found.evaluated <= found.considered
 
 
 def test_nothing_is_found_twice() -> None:

@@ -5,11 +5,12 @@ import pytest
 
 from tests.builders import gpt
 from trainwright.errors import BadInput, UnknownName
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, join_strategies
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES, join_strategies
 from trainwright.search.space import (
     KNOBS,
     Space,
     count_strategies,
+    knob_name,
     knob_value,
     legal_strategies,
     strategy_blocks,
@@ -84,3 +85,64 @@ def test_interleaving_needs_microbatches_in_whole_rounds_of_the_stages() -> None
     # eight sequences in microbatches of 1 or 2 are 8 or 4 microbatches for 4 stages; of 4, only 2
     assert set(interleaved.micro_batch) == {1, 2}
     assert set(every.micro_batch) == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize("text", ["²", "٣", "1" * 13, "-1", ""])
+def test_a_number_is_digits_alone(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a whole number; write it like tp=4"):
+        knob_value("tp", text)
+
+
+@pytest.mark.parametrize("knob", ["tp", "pp", "dp", "cp", "vpp", "ep", "etp", "mb"])
+def test_degrees_and_the_micro_batch_start_at_one(knob: str) -> None:
+    with pytest.raises(BadInput, match=f'value of {knob} "0": is less than 1'):
+        knob_value(knob, "0")
+
+
+@pytest.mark.parametrize("knob", ["zero", "hsdp", "recompute_layers"])
+def test_some_numbers_may_be_zero(knob: str) -> None:
+    assert knob_value(knob, "0") == 0
+
+
+def test_a_stage_of_zero_is_one_of_four() -> None:
+    with pytest.raises(BadInput, match="stages are 0, 1, 2 and 3"):
+        knob_value("zero", "4")
+
+
+@pytest.mark.parametrize("knob", ["sp", "overlap"])
+def test_a_flag_is_on_or_off(knob: str) -> None:
+    assert [knob_value(knob, text) for text in ("1", "on", "True", "0", "off", "false")] == [1, 1, 1, 0, 0, 0]
+    with pytest.raises(
+        BadInput, match=f'value of {knob} "5": is neither on nor off; write it like {knob}=on'
+    ):
+        knob_value(knob, "5")
+
+
+def test_a_knob_may_be_named_as_strategies_write_it() -> None:
+    assert (knob_name("mb"), knob_name("hsdp"), knob_name("tp")) == ("micro_batch", "shard", "tp")
+
+
+def test_a_group_of_shards_goes_with_the_third_stage() -> None:
+    every = legal_strategies(space(fixed={"shard": (4,)}))
+    assert (set(every.zero), set(every.shard)) == ({3}, {4})
+    with pytest.raises(BadInput, match="no strategy satisfies"):
+        legal_strategies(space(fixed={"shard": (4,), "zero": (1,)}))
+
+
+@pytest.mark.parametrize("name", ["gpipe", "interleaved", "zb"])
+def test_a_schedule_other_than_1f1b_needs_a_pipeline(name: str) -> None:
+    schedule = SCHEDULES.index(name)
+    every = legal_strategies(space(fixed={"schedule": (schedule,)}))
+    assert set(every.schedule) == {schedule}
+    assert every.pp.min() > 1
+
+
+def test_a_way_to_pass_keys_needs_a_split_context() -> None:
+    assert legal_strategies(space(fixed={"cp_kind": (1,)})).cp.min() > 1
+
+
+def test_a_number_of_recomputed_layers_is_full_recomputation_of_as_many_as_a_stage_has() -> None:
+    # eight layers on one, two, four or eight stages: four layers are on stages of eight or four
+    every = legal_strategies(space(fixed={"recompute_layers": (4,)}))
+    assert set(every.recompute) == {RECOMPUTES.index("full")}
+    assert (set(every.recompute_layers), set(every.pp)) == ({4}, {1, 2})

@@ -59,7 +59,11 @@ def test_degrees_that_do_not_make_the_devices_are_mended_by_dp() -> None:
     )  # 64 devices / tp 4: some sources count tp ranks in dp
 
 
-@pytest.mark.parametrize(("text", "zero"), [("1", 1), ("zero2", 2), ("3", 3), ("fsdp", 3), ("hsdp", 3)])
+@pytest.mark.parametrize(("text", "zero"), [
+        ("1", 1), ("zero2", 2), ("ZeRO-1", 1), ("3", 3), ("2.0", 2), ("fsdp", 3), ("fsdp2", 3),
+        ("full_shard", 3), ("hsdp", 3), ("ddp", 0),
+    ],
+)  # fmt: skip
 def test_zero_is_a_stage_or_a_name_for_full_sharding(text: str, zero: int) -> None:
     assert parse_case(row(zero=text)).fixed["zero"] == (zero,)
 
@@ -69,7 +73,21 @@ def test_hybrid_sharding_is_inside_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [("full", "full"), ("Selective", "selective"), ("block", "full"), ("none", "none")]
+    ("text", "name"),
+    [
+        ("full", "full"),
+        ("Selective", "selective"),
+        ("block", "full"),
+        ("none", "none"),
+        ("off", "none"),
+        ("no", "none"),
+        ("yes", "full"),
+        ("true", "full"),
+        ("on", "full"),
+        ("minimal", "selective"),
+        ("minimal_with_context", "selective"),
+        ("selective_attention", "selective"),
+    ],
 )
 def test_recomputation_is_read_in_its_many_names(text: str, name: str) -> None:
     assert parse_case(row(recompute=text)).fixed["recompute"] == (RECOMPUTES.index(name),)
@@ -130,6 +148,23 @@ def test_a_described_network_is_shared_by_the_devices_of_a_node() -> None:
         ({"global_batch": ""}, "column global_batch"),
         ({"precision": "int3"}, 'column precision "int3": is not known'),
         ({"step_time_s": "fast"}, "column step_time_s"),
+        ({"step_time_s": "-1"}, 'column step_time_s "-1": is negative'),
+        ({"step_time_s": "1e-300"}, "is less than 1e-09"),
+        ({"memory_gib": "-0.5"}, "column memory_gib .* is negative"),
+        ({"memory_gib": "nan"}, 'column memory_gib "nan": is not a finite number'),
+        ({"gpus": "inf"}, "column gpus .* is not a finite number"),
+        ({"gpus": "10000001"}, "is more than 10,000,000"),
+        ({"layers": "10001"}, "is more than 10,000"),
+        ({"hidden": "1e9"}, "column hidden .* is more than 100,000,000"),
+        ({"global_batch": "1e10"}, "is more than 1,000,000,000"),
+        ({"micro_batch": "1e7"}, "is more than 1,000,000"),
+        ({"tp": "-2"}, 'column tp "-2": is negative'),
+        ({"tp": "1.5"}, 'column tp "1.5": is not a whole number'),
+        ({"tp": "1e6"}, "column tp, pp, cp .* multiply to more than 64 devices"),
+        ({"zero": "4"}, 'column zero "4": is no stage of ZeRO; use 0 to 3'),
+        ({"zero": "zero-infinity"}, "is no stage of ZeRO"),
+        ({"recompute": "sometimes"}, 'column recompute "sometimes": is not known; use one of none'),
+        ({"gated_ffn": "perhaps"}, "column gated_ffn"),
     ],
 )
 def test_a_cell_that_cannot_be_read_is_named(cells: dict[str, str], message: str) -> None:
@@ -145,3 +180,7 @@ def test_heads_that_do_not_divide_the_hidden_size_are_rounded() -> None:
 def test_unknown_hardware_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match='device "h1000": no such name; did you mean'):
         parse_case(row(hardware="h1000"))
+
+
+def test_digits_without_end_are_no_network() -> None:
+    assert interconnect_bytes_per_s("8x" + "9" * 5000) == 0.0
