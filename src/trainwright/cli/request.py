@@ -7,7 +7,7 @@ from math import log2
 from trainwright.cli.knobs import LIMITED
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
-from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.constants import AXES, Efficiency, Stack
 from trainwright.cost.load import GENERIC, load_constants, stack_name
 from trainwright.errors import BadInput, UnknownName
 from trainwright.estimate.types import Job
@@ -161,19 +161,17 @@ def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str,
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
-    """Notes on what the stack cannot run and is therefore not searched, unless the user fixed that knob."""
-    notes = []
-    for knob, known, able in (
-        ("schedule", SCHEDULES, stack.schedules),
-        ("offload", OFFLOADS, stack.offloads),
-    ):
-        missing = [name for name in known if name not in able]
-        if missing and not any(text.startswith(f"{knob}=") for text in options.fix):
-            notes.append(
-                f"{stack.name} lacks {knob} {', '.join(missing)}: not searched "
-                f"(see --fix {knob}=…, --stack generic)."
-            )
-    return tuple(notes)
+    """A note on what the stack cannot run and is therefore not searched, unless the user fixed that knob."""
+    chosen = {text.partition("=")[0] for text in options.fix}
+    missing = {
+        "schedule": [name for name in SCHEDULES if name not in stack.schedules],
+        "offload": [name for name in OFFLOADS if name not in stack.offloads],
+        "zero": [str(stage) for stage in range(4) if stage not in stack.zeros],
+    } | {axis: ["above 1"] for axis in AXES if axis not in stack.axes}
+    words = [f"{knob} {', '.join(names)}" for knob, names in missing.items() if names and knob not in chosen]
+    if not words:
+        return ()
+    return (f"{stack.name} lacks {'; '.join(words)}: not searched (see --fix, --stack generic).",)
 
 
 def _default_stack(cluster: Cluster) -> str:
@@ -203,7 +201,8 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
         "precision": (PRECISIONS.index(precision),),
         "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
         "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),
-    }
+        "zero": stack.zeros,
+    } | {axis: (1,) for axis in AXES if axis not in stack.axes}
     for text in options.fix:
         knob, equals, value = text.partition("=")
         if not equals:

@@ -58,7 +58,7 @@ def _usable(link: Link, fan: Array) -> Array:
     axes = _AXES.get(link.topology, 0)
     if axes > 1 and link.size > 1:
         spanned = np.ceil(axes * np.log(np.maximum(fan, 2.0)) / np.log(link.size) - 1e-9)
-        return np.clip(spanned, 1.0, axes) / axes
+        return np.asarray(np.clip(spanned, 1.0, axes) / axes)
     return np.ones(1)
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+AXES = ("tp", "cp", "pp", "ep")  # parallel axes besides dp
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
@@ -82,7 +84,7 @@ class Stack:
     zero: int = 1
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
     zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that it has
-    axes: tuple[str, ...] = ("tp", "cp", "pp", "ep")  # parallel axes that it has besides dp
+    axes: tuple[str, ...] = AXES  # parallel axes that it has besides dp
     offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")  # what it can keep on the host
     most_vpp: int = 64
     recomputes: tuple[str, ...] = ("none", "selective", "full")

@@ -188,7 +188,8 @@ def _intervals(evidence: Evidence) -> str:
         "its constants "
         "rest on: runs of both the device and the stack, of one of them, of neither. They are the "
         "shortest that "
-        "hold nine tenths of measured over predicted on sources left out, each source counting alike.\n\n"
+        "hold nine tenths of measured over predicted on sources left out, "
+        "where a source counts by the fourth root of its number of runs.\n\n"
     )
     return text + _table(("rests on", "range", "held-out runs inside"), rows)
 

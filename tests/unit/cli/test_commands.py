@@ -63,6 +63,13 @@ class TestPlan:
             strategy = plan["strategy"]
             assert (strategy["pp"], strategy["micro_batch"], strategy["tp"]) == (4, 2, 1)
 
+    def test_only_what_the_stack_can_run_is_searched(self) -> None:
+        tree = json.loads(trainwright("plan", "gpt2", "h100:8", "--stack", "llm-foundry", "--json").stdout)
+        for plan in tree["plans"]:
+            strategy = plan["strategy"]
+            assert (strategy["tp"], strategy["pp"], strategy["cp"], strategy["offload"]) == (1, 1, 1, "none")
+        assert any("llm-foundry lacks" in note for note in tree["notes"])
+
     def test_a_range_of_batches_is_compared(self) -> None:
         tree = json.loads(trainwright("plan", "gpt2", "h100:8", "--batch-range", "8:48", "--json").stdout)
         assert {plan["global_batch"] for plan in tree["plans"]} <= {8, 16, 32, 48}

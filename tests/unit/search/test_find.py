@@ -100,9 +100,10 @@ def test_a_stage_recomputes_no_more_layers_than_it_has() -> None:
     assert (counted.recompute_layers <= -(-layer_count(asked.job.graph) // counted.pp)).all()
 
 
-@pytest.mark.parametrize("memory_gb", [80.0, 0.5, 0.4, 0.3])
+@pytest.mark.parametrize("memory_gb", [80.0, 0.6, 0.4, 0.35])
 def test_no_more_is_evaluated_than_considered(memory_gb: float) -> None:
-    found = find_plans(question(memory_gb))
+    # so few strategies that almost all are evaluated, and numbers of recomputed layers beside them
+    found = find_plans(question(memory_gb, fixed={"dp": (8,), "micro_batch": (1,), "offload": (0,)}))
     assert found.feasible <= found.evaluated <= found.considered
 
 
