@@ -10,9 +10,7 @@ from trainwright.cost.constants import Efficiency, Stack
 from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
-from trainwright.model.graph import Graph
-
-ENDS = ("embedding", "head", "end")
+from trainwright.model.graph import Graph, is_layer
 
 
 def round_device(**changes: Any) -> Device:
@@ -72,7 +70,7 @@ def gpt(layers: int = 8, hidden: int = 1024, heads: int = 8, vocab: int = 8192, 
 
 def without_ends(graph: Graph) -> Graph:
     """The layers of a model alone, so that all stages are alike."""
-    return replace(graph, segments=tuple(s for s in graph.segments if not s.block.name.endswith(ENDS)))
+    return replace(graph, segments=tuple(s for s in graph.segments if is_layer(s.block)))
 
 
 def round_job(graph: Graph, cluster: Cluster, global_batch: int = 64, **changes: Any) -> Job:

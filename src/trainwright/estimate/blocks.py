@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.operators import Machine, Sizes, attention_keys, bytes_of, op_time
-from trainwright.estimate.shapes import Shapes, split_sizes
+from trainwright.estimate.shapes import TENSOR_DIMS, Shapes, split_sizes
 from trainwright.model.graph import Block, Graph, Op, Region, Segment, Tensor
 from trainwright.model.totals import saved_tensors
 
 Array = NDArray[np.float64]
 
-_SPLIT_DIMS = frozenset({"heads", "kv_heads", "ffn", "shared_ffn", "vocab"})
+_SPLIT_DIMS = frozenset(TENSOR_DIMS)
 _STREAMING = ("norm", "elementwise", "gather", "loss", "permute")
 
 

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 _KNOBS = ("tp", "sp", "cp", "cp_kind", "micro_batch", "ep", "etp", "precision", "overlap")
 KEY_LENGTHS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc"}  # keys are met whole, however queries are split
-_TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab")
+TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def split_sizes(
     elif region == "experts":
         # Ranks that share an expert gather each other's tokens.
         tokens = {dim: each / shapes.tp * shapes.etp for dim, each in tokens.items()}
-    for dim in _TENSOR_DIMS:
+    for dim in TENSOR_DIMS:
         if dim in sizes:
             sizes[dim] = np.maximum(sizes[dim] / shapes.tp, 1.0)
     if "experts" in sizes and region == "experts":

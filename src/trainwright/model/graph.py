@@ -76,6 +76,11 @@ class Graph:
     tied: frozenset[str] = frozenset()  # names of weights that appear twice but are stored once
 
 
+def is_layer(block: Block) -> bool:
+    """Whether a block is one of those that pipeline stages divide: all but the ends of a stack."""
+    return not block.name.endswith(("embedding", "head", "end"))
+
+
 def dim_sizes(graph: Graph, segment: Segment, batch: int, seq: int) -> dict[str, int]:
     """The size of every dim in `segment`, the symbolic ones included: batch, seq, seq_kv, seq_enc."""
     own = segment.seq or seq

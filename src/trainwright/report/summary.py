@@ -9,6 +9,7 @@ from trainwright.cluster.power import power_w
 from trainwright.cost.load import Interval
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
+from trainwright.model.graph import is_layer
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategies, Strategy
 
@@ -120,7 +121,7 @@ def recomputed_flops(job: Job, strategy: Strategy) -> float:
     batch = int(job.global_batch)
     if strategy.recompute == "none":
         return 0.0
-    layers = [s for s in job.graph.segments if not s.block.name.endswith(("embedding", "head", "end"))]
+    layers = [s for s in job.graph.segments if is_layer(s.block)]
     body = replace(job.graph, segments=tuple(layers))
     if strategy.recompute == "full":
         per_stage = sum(segment.count for segment in layers) / strategy.pp

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
-from trainwright.model.graph import Graph
+from trainwright.model.graph import Graph, is_layer
 from trainwright.plan.strategy import (
     ALIASES,
     CHOICES,
@@ -119,8 +119,7 @@ def _grids(space: Space) -> Iterator[Grid]:
 
 def layer_count(graph: Graph) -> int:
     """Layers that pipeline stages divide: all blocks but the ends."""
-    ends = ("embedding", "head", "end")
-    return sum(s.count for s in graph.segments if not s.block.name.endswith(ends))
+    return sum(s.count for s in graph.segments if is_layer(s.block))
 
 
 def recomputations(space: Space) -> list[tuple[int, int]]:
