@@ -41,7 +41,7 @@ def build_job() -> Job:
 def every_strategy(job: Job, most: int) -> Strategies:
     """`most` of all legal strategies, chosen evenly and the same every time."""
     space = Space(
-        graph=job.graph, devices=job.cluster.count, node_size=job.cluster.node_size, seq=job.seq,
+        graph=job.graph, devices=job.cluster.count, seq=job.seq,
         global_batch=GLOBAL_BATCH, fixed={}, most={},
     )  # fmt: skip
     legal = legal_strategies(space)

@@ -18,8 +18,6 @@ _SUFFIXES: dict[str, dict[str, float]] = {
     "s": {p + "s": f for p, f in ({"": 1.0} | _SMALL).items()} | {"min": 60.0, "h": 3600.0, "d": 86400.0},
     "W": {p + "W": f for p, f in _DECIMAL.items()},
     "$/h": {"$/h": 1.0, "USD/h": 1.0},
-    "$": {"$": 1.0, "USD": 1.0, "k$": 1e3, "M$": 1e6},
-    "$/kWh": {"$/kWh": 1.0},
     "tokens": {p + s: f for p, f in (_DECIMAL | {"B": 1e9}).items() for s in ("", "tokens", " tokens")},
 }
 _EXAMPLE = {
@@ -29,8 +27,6 @@ _EXAMPLE = {
     "s": "5 us",
     "W": "700 W",
     "$/h": "2.50 $/h",
-    "$": "30000 $",
-    "$/kWh": "0.10 $/kWh",
     "tokens": "15T",
 }
 _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$", re.DOTALL)

@@ -57,7 +57,6 @@ def legal(model: str, cluster: str, global_batch: int) -> Strategies:
     space = Space(
         graph=graph_of(model),
         devices=where.count,
-        node_size=where.node_size,
         seq=2048,
         global_batch=global_batch,
         fixed={knob: (values[0],) for knob, values in FREE.items()},

@@ -180,11 +180,13 @@ def _model(name: str) -> object:
     from trainwright.model.build import build_graph
     from trainwright.model.graph import parameters
     from trainwright.model.load import load_entry
+    from trainwright.model.totals import active_parameters
 
     entry = load_entry(name)
     return {
         "name": entry.architecture.name,
         "parameters": parameters(build_graph(entry.architecture)),
+        "active_parameters": round(active_parameters(build_graph(entry.architecture))),
         "published_parameters": entry.published_parameters,
         "aliases": entry.aliases,
         "source": entry.source,

@@ -90,4 +90,3 @@ class Stack:
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
-    source: str = ""

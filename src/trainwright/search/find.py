@@ -110,7 +110,7 @@ def space_of(question: Question, batch: int) -> Space:
     """The space of a question at one global batch."""
     job = question.job
     return Space(
-        graph=job.graph, devices=job.cluster.count, node_size=job.cluster.node_size, seq=job.seq,
+        graph=job.graph, devices=job.cluster.count, seq=job.seq,
         global_batch=batch, fixed=question.fixed, most=question.most,
     )  # fmt: skip
 

@@ -42,7 +42,6 @@ class Space:
 
     graph: Graph
     devices: int
-    node_size: int
     seq: int
     global_batch: int
     fixed: Mapping[str, tuple[int, ...]]

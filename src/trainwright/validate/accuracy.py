@@ -189,7 +189,7 @@ def _intervals(evidence: Evidence) -> str:
         "rest on: runs of both the device and the stack, of one of them, of neither. They are the "
         "shortest that "
         "hold nine tenths of measured over predicted on sources left out, "
-        "where a source counts by the fourth root of its number of runs.\n\n"
+        "where sources count alike; by runs, the largest source of each kind decides the share inside.\n\n"
     )
     return text + _table(("rests on", "range", "held-out runs inside"), rows)
 

@@ -142,7 +142,7 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     parallel = prod(fixed[knob][0] for knob in ("tp", "pp", "cp") if knob in fixed)
     space = Space(
         graph=case.graph, devices=max(case.cluster.count // parallel, 1) * parallel,
-        node_size=case.cluster.node_size, seq=case.seq,
+        seq=case.seq,
         global_batch=case.global_batch, fixed=fixed, most={"vpp": stack.most_vpp}, check_divisors=False,
     )  # fmt: skip
     return legal_strategies(space)

@@ -47,7 +47,7 @@ def hold_out(dataset: Dataset, prior: Constants, whole: Fit, say: Callable[[str]
 def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
     """Nine-in-ten intervals by what a prediction rests on; less knowledge widens.
 
-    A source counts by the fourth root of its number of runs: a large one tells more, but is still one source.
+    Sources count alike: the next prediction is of another source, not of another run of the largest one.
     """
     names, basis = sources(dataset), np.array(held.basis)
     result: dict[str, Interval] = {}
@@ -56,7 +56,7 @@ def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
         lows: list[float] = []
         highs: list[float] = []
         if chosen.any():
-            weights = np.array([(chosen & (names == name)).sum() ** -0.75 for name in names[chosen]])
+            weights = np.array([1.0 / (chosen & (names == name)).sum() for name in names[chosen]])
             low, high = _shortest(held.ratio[chosen], weights)
             lows.append(low)
             highs.append(high)

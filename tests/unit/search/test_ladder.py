@@ -9,7 +9,7 @@ from trainwright.search.space import Space
 
 
 def space(**fixed: tuple[int, ...]) -> Space:
-    return Space(graph=gpt(), devices=8, node_size=8, seq=1024, global_batch=32, fixed=fixed, most={})
+    return Space(graph=gpt(), devices=8, seq=1024, global_batch=32, fixed=fixed, most={})
 
 
 def rung(recompute: str, offload: str = "none", *, counted: bool = False) -> Rung:

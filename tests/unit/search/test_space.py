@@ -19,7 +19,7 @@ from trainwright.search.space import (
 
 def space(devices: int = 8, global_batch: int = 8, **changes: object) -> Space:
     values: dict[str, object] = {"fixed": {}, "most": {}, "seq": 1024}
-    return Space(graph=gpt(), devices=devices, node_size=8, global_batch=global_batch, **(values | changes))  # type: ignore[arg-type]
+    return Space(graph=gpt(), devices=devices, global_batch=global_batch, **(values | changes))  # type: ignore[arg-type]
 
 
 def test_one_device_leaves_micro_batch_recompute_and_offload_to_choose() -> None:
