@@ -105,6 +105,12 @@ class Reference:
             return 0.0
         bandwidth, trip, tree = self.ring(size, stride)
         best = min(2 * (size - 1) / size * data / bandwidth + 2 * trip, 2 * data / bandwidth + 2 * tree)
+        levels = 0.0
+        for link, below, fan in self.fans(size, stride):
+            if fan > 1:
+                hops = min(fan - 1, 2 * ceil(log2(fan)))
+                levels += 2 * (fan - 1) / fan * data / below / link.bytes_per_s + 2 * hops * link.latency_s
+        best = min(best, levels)
         inner = self.links[0]
         if inner.reduction and self.fans(size, stride)[0][2] >= size > 2:
             best = min(best, 2 * (size - 1) / size * data / (1.3 * inner.bytes_per_s) + 2 * inner.latency_s)

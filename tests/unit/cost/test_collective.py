@@ -133,3 +133,13 @@ def test_in_network_reduction_needs_every_level_that_is_crossed() -> None:
     across = span(LINKS, floats(64), floats(1))
     assert all_reduce_s((inside, FABRIC), across, GB) == pytest.approx(all_reduce_s(LINKS, across, GB))
     assert all_reduce_s((inside, outside), across, GB) == pytest.approx(all_reduce_s(LINKS, across, GB) / 1.3)
+
+
+def test_an_all_reduce_over_two_nodes_goes_level_by_level() -> None:
+    # inside 2·7/8 · 1 GB / 100 GB/s = 17.5 ms, between 2·1/2 · (1/8 GB) / 10 GB/s = 12.5 ms: 30 ms in all;
+    # a ring of 16 would move 2·15/16 GB at 8·10 GB/s in 23.4 ms, so it stays ahead here
+    two = span(LINKS, floats(16), floats(1))
+    assert all_reduce_s(LINKS, two, GB) == pytest.approx(23.4375e-3)
+    # with a node of 1 TB/s the ring is no faster, level by level 1.75 + 12.5 = 14.25 ms
+    fast = (replace(NODE, bytes_per_s=1e12), FABRIC)
+    assert all_reduce_s(fast, two, GB) == pytest.approx(14.25e-3)
