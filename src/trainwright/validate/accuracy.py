@@ -152,7 +152,10 @@ def _memory(evidence: Evidence, predictions: Predictions, failures: Predictions)
         fits = failures.fits[failed == name]
         told.append((f"{name}: failed", str(len(fits)), f"{1 - fits.mean():.1%}"))
     return (
-        "## Memory\n\nPeak per device as each source reports it.\n\n"
+        "## Memory\n\nPeak per device as each source reports it. Unlike those of time, a stack's constants "
+        "of memory are not fitted by this command: they were chosen by hand on these same rows (see "
+        "`catalog/prior.toml`), and nothing was left out. These are in-sample figures; expect worse on "
+        "software that is not here.\n\n"
         + _table(("source", "runs", "median error", "bias"), rows)
         + "\n\nWhether a configuration fits. One source does not tell crashes from memory errors; some "
         "of its failures "

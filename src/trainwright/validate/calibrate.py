@@ -250,7 +250,7 @@ def leave_out(dataset: Dataset, prior: Constants, whole: Fit, source: str) -> Co
     """Constants fitted without one source.
 
     A stack that no other source has loses its numbers: it becomes generic in all that is fitted, prior
-    included, and keeps only what its documentation says (what it shards, keeps and recomputes). The fit of
+    included, and keeps only what is not fitted here (what it shards, keeps and recomputes). The fit of
     all rows is the start and lends its derivatives; three steps suffice, as few numbers move far.
     """
     rows = timed(dataset) & (sources(dataset) != source)
