@@ -70,4 +70,4 @@ def test_memory_is_predicted_where_it_was_reported() -> None:
     dataset = build_dataset(load_rows(PUBLISHED), constants.stack)
     predicted = predict(dataset, constants.stack, constants.efficiency).memory_bytes
     error = np.abs(predicted / measured(dataset)["memory_bytes"] - 1.0)
-    assert np.nanmedian(error) <= 0.13
+    assert np.nanmedian(error) <= 0.10

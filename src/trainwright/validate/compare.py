@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.load import Constants, Interval
-from trainwright.validate.dataset import Dataset, Predictions, measured, stack_name
+from trainwright.validate.dataset import Dataset, Predictions, failed, measured, ran, stack_name
 
 Array = NDArray[np.float64]
 ADDED = (
@@ -97,9 +97,9 @@ def _errors(
     truth_ratio = 1.0 / ratio
     inside = (within.low[at][timed] <= truth_ratio) & (truth_ratio <= within.high[at][timed])
     memory = np.abs(predictions.memory_bytes / truth["memory_bytes"] - 1.0)[at]
-    ran, known = _outcomes(dataset)
+    fitted, known = _outcomes(dataset)
     read = known[at] & np.isfinite(predictions.step_s[at])
-    right = (predictions.fits == ran)[at][read]
+    right = (predictions.fits == fitted)[at][read]
     return Errors(
         name=name,
         rows=len(at),
@@ -119,10 +119,8 @@ def _of(function: object, values: Array) -> float:
 
 def _outcomes(dataset: Dataset) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which rows ran, and of which that is known: something was measured, or the table tells the outcome."""
-    truth = measured(dataset)
-    ran = np.isfinite(truth["step_s"]) | np.isfinite(truth["memory_bytes"])
-    failed = np.array(["oom" in (row.get("outcome") or "").lower() for row in dataset.rows])
-    return ran & ~failed, ran | failed
+    well, badly = ran(dataset), failed(dataset)
+    return well & ~badly, well | badly
 
 
 def render_errors(errors: Errors) -> Sequence[str]:

@@ -215,6 +215,22 @@ def _group(members: Sequence[tuple[int, Case, Strategies]]) -> Group:
     )
 
 
+def ran(dataset: Dataset) -> NDArray[np.bool_]:
+    """Rows of which something was measured."""
+    truth = measured(dataset)
+    return np.isfinite(truth["step_s"]) | np.isfinite(truth["memory_bytes"])
+
+
+def failed(dataset: Dataset) -> NDArray[np.bool_]:
+    """Rows that their table reports as out of memory."""
+    return np.array(["oom" in outcome(row) for row in dataset.rows])
+
+
+def outcome(row: Row) -> str:
+    """How a configuration ended, in the words of tables that list failures."""
+    return (row.get("outcome") or "").lower()
+
+
 def measured(dataset: Dataset) -> Mapping[str, Array]:
     """Measured step times and memory, not a number where they are not stated."""
     steps = [case.step_time_s if case and case.step_time_s else np.nan for case in dataset.cases]

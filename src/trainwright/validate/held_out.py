@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.load import Constants, Interval, rests_on
-from trainwright.validate.calibrate import Fit, leave_out, sources
+from trainwright.validate.calibrate import leave_out
 from trainwright.validate.dataset import Dataset, measured, predict, stack_name
+from trainwright.validate.problem import Fit, Say, groups_of, sources
 
 Array = NDArray[np.float64]
 _NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
@@ -18,20 +19,35 @@ _WIDER = 1.15  # on each side, for each thing that is not known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """Measured over predicted of each row by constants that never saw its source, and what they rested on."""
+    """What constants that never saw a row's source predict for it.
+
+    `ratio` is measured over predicted step time of each run, `basis` what its constants rested on;
+    `memory_bytes` and `fits` are of the runs, then of the failures.
+    """
 
     ratio: Array
     basis: tuple[str, ...]
+    memory_bytes: Array
+    fits: NDArray[np.bool_]
 
 
-def hold_out(dataset: Dataset, prior: Constants, whole: Fit, say: Callable[[str], None]) -> HeldOut:
-    """Predict each source by constants fitted to all others."""
+def hold_out(
+    dataset: Dataset, outcomes: Dataset, without: Callable[[str], Constants], whole: Fit, say: Say
+) -> HeldOut:
+    """Predict each source by constants fitted to all others; `without` gives those of memory.
+
+    `outcomes` are the runs of the dataset, then the failures.
+    """
     names, truth = sources(dataset), measured(dataset)["step_s"]
+    every = sources(outcomes)
     ratio, basis = np.full(len(names), np.nan), [""] * len(names)
+    memory, fits = np.full(len(every), np.nan), np.zeros(len(every), dtype=bool)
     for source in sorted(set(names)):
-        constants = leave_out(dataset, prior, whole, source)
-        groups = [i for i, group in enumerate(dataset.groups) if (names[list(group.indices)] == source).any()]
-        predicted = predict(dataset, constants.stack, constants.efficiency, groups).step_s
+        constants = leave_out(dataset, without(source), whole, source)
+        own = every == source
+        found = predict(outcomes, constants.stack, constants.efficiency, groups_of(outcomes, own))
+        memory[own], fits[own] = found.memory_bytes[own], found.fits[own]
+        predicted = found.step_s
         for index in np.flatnonzero(names == source):
             case = dataset.cases[index]
             if case is not None:
@@ -41,7 +57,7 @@ def hold_out(dataset: Dataset, prior: Constants, whole: Fit, say: Callable[[str]
                 )
         error = np.nanmedian(np.abs(1.0 / ratio[names == source] - 1.0))
         say(f"without {source}: median error {error:.1%}")
-    return HeldOut(ratio=ratio, basis=tuple(basis))
+    return HeldOut(ratio=ratio, basis=tuple(basis), memory_bytes=memory, fits=fits)
 
 
 def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:

@@ -4,14 +4,17 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from trainwright.cost.load import CALIBRATION, PRIOR, load_constants, save_constants
 from trainwright.errors import TrainwrightError
 from trainwright.validate.accuracy import Evidence, render_accuracy
-from trainwright.validate.calibrate import fit, timed
+from trainwright.validate.calibrate import time_problem, timed, with_generic
 from trainwright.validate.dataset import build_dataset, load_rows
 from trainwright.validate.held_out import hold_out, intervals
+from trainwright.validate.memory_fit import fit_memory, leave_out_memory
+from trainwright.validate.problem import solve, with_values
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,12 +47,15 @@ def calibrate(tables: Path, rounds: int, out: Path, page: Path) -> None:
     prior = load_constants(PRIOR)
     dataset = build_dataset(load_rows(tables / "runs.csv"), prior.stack)
     say(f"{len(dataset.rows)} runs in {len(dataset.groups)} groups")
-    whole = fit(dataset, prior, timed(dataset), rounds, say)
-    held = hold_out(dataset, prior, whole, say)
-    constants = replace(whole.constants, intervals=intervals(dataset, held))
+    outcomes = build_dataset((*dataset.rows, *load_rows(tables / "oom.csv")), prior.stack)
+    sized = fit_memory(outcomes, prior, say)
+    rows = timed(dataset)
+    whole = solve(time_problem(dataset, sized, rows), rounds, say)
+    fitted = with_generic(with_values(sized, whole.parameters, whole.x), dataset, rows)
+    held = hold_out(dataset, outcomes, partial(leave_out_memory, outcomes, prior, sized), whole, say)
+    constants = replace(fitted, intervals=intervals(dataset, held))
     save_constants(out, constants)
-    failures = build_dataset(load_rows(tables / "oom.csv"), constants.stack)
-    evidence = Evidence(dataset=dataset, failures=failures, constants=constants, held=held, tables=tables)
+    evidence = Evidence(dataset=dataset, outcomes=outcomes, constants=constants, held=held, tables=tables)
     draft = page.with_name(page.name + ".tmp")
     draft.write_text(render_accuracy(evidence), encoding="utf-8")
     draft.replace(page)
