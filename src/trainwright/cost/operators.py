@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from trainwright.cluster.types import DTYPE_BYTES, Device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.gemm import MatrixUnit, gemm_time_s
-from trainwright.model.graph import ELEMENT_BYTES, Op, Tensor
+from trainwright.model.graph import ELEMENT_BYTES, Op, Tensor, query_dim, query_groups
 
 Array = NDArray[np.float64]
 Sizes = Mapping[str, Array]
 
 # Kernels that an operator launches, by kind: what the host pays for.
 _KERNELS: Mapping[str, float] = {
-    "matmul": 1.0, "grouped_matmul": 1.0, "attention": 1.0, "norm": 1.0, "elementwise": 1.0,
+    "matmul": 1.0, "grouped_matmul": 1.0, "product": 1.0, "attention": 1.0, "norm": 1.0, "elementwise": 1.0,
     "gather": 2.0, "loss": 6.0, "permute": 6.0,
 }  # fmt: skip
 _UNFUSED_ATTENTION_KERNELS = 6.0
@@ -122,9 +122,9 @@ def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     if machine.stack.attention == "unfused":
         return _unfused_attention(op, sizes, machine)
-    queries = sizes["seq"]
-    rows = sizes["batch"] * sizes["heads"]
-    flops = 2.0 * rows * queries * _attended(op, sizes) * (sizes["head_dim"] + sizes["v_dim"])
+    queries, rows = sizes[query_dim(op)], _product(sizes, query_groups(op))
+    width = sizes[op.inputs[0].dims[-1]] + sizes[op.output.dims[-1]]
+    flops = 2.0 * rows * queries * _attended(op, sizes) * width
     # Blocks of 128 queries are dealt to compute units; few of them leave units idle at the end.
     waves = rows * np.ceil(queries / 128.0) / machine.device.compute_units
     rate = machine.device.peak(machine.wide) * machine.stack.pace * waves / (waves + 1.2)
@@ -139,11 +139,11 @@ def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 
 def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """Scores, scaled masked softmax, dropout and weighted values as separate kernels over the s×s matrix."""
-    queries, keys = sizes["seq"], attention_keys(op, sizes)
-    rows = sizes["batch"] * sizes["heads"]
+    queries, keys = sizes[query_dim(op)], attention_keys(op, sizes)
+    rows = _product(sizes, query_groups(op))
     unit, size = machine.matrix_unit(machine.wide), machine.element_bytes
-    scores_s = gemm_time_s(unit, queries, keys, sizes["head_dim"], rows, size)
-    values_s = gemm_time_s(unit, queries, sizes["v_dim"], keys, rows, size)
+    scores_s = gemm_time_s(unit, queries, keys, sizes[op.inputs[0].dims[-1]], rows, size)
+    values_s = gemm_time_s(unit, queries, sizes[op.output.dims[-1]], keys, rows, size)
     matrix = rows * queries * keys
     softmax_s = machine.stack.traffic * matrix * (4.0 * size + 1.0) / machine.memory_bytes_per_s
     return OpTime(
@@ -154,9 +154,26 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     )
 
 
+def _activation_product(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    """The product of two activations, a matrix each for all dims that they and the result share."""
+    left, right = (set(each.dims) for each in op.inputs)
+    shared = [dim for dim in op.output.dims if dim in left & right]
+    rows = [dim for dim in op.output.dims if dim in left - right]
+    columns = [dim for dim in op.output.dims if dim in right - left]
+    m, n, k, groups = (_product(sizes, dims) for dims in (rows, columns, op.contracted, shared))
+    unit, size = machine.matrix_unit(machine.wide), machine.element_bytes
+    return OpTime(
+        forward_s=gemm_time_s(unit, m, n, k, groups, size),
+        data_s=gemm_time_s(unit, m, k, n, groups, size) + gemm_time_s(unit, k, n, m, groups, size),
+        weight_s=np.zeros(1),
+        kernels=_KERNELS["product"],
+    )
+
+
 def attention_keys(op: Op, sizes: Sizes) -> Array:
     """Keys that a query may meet: all of its own sequence or of the encoder's, at most a window."""
-    keys = sizes["seq_enc_kv" if op.contracted[0] == "seq_enc" else "seq_kv"]
+    dim = op.contracted[0]
+    keys = sizes["seq_enc_kv" if dim == "seq_enc" else dim]
     return np.minimum(keys, float(op.window)) if op.window else keys
 
 
@@ -193,6 +210,7 @@ def _product(sizes: Sizes, dims: "list[str] | tuple[str, ...]") -> Array:
 _TIMES = {
     "matmul": _matmul,
     "grouped_matmul": _matmul,
+    "product": _activation_product,
     "attention": _attention,
     "norm": _streaming,
     "elementwise": _streaming,

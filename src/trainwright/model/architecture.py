@@ -5,23 +5,24 @@ from typing import Literal
 
 from trainwright.errors import BadInput
 
-ModelKind = Literal["decoder", "encoder", "encoder_decoder", "vision"]
+ModelKind = Literal["decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer"]
 
 _CHOICES = {
-    "kind": ("decoder", "encoder", "encoder_decoder", "vision"),
+    "kind": ("decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer"),
     "norm": ("rms", "layer"),
     "norm_placement": ("pre", "post", "output"),
     "qk_norm": ("none", "head", "full"),
 }
 _POSITIVE = (
     *("layers", "hidden", "heads", "kv_heads", "head_dim", "v_head_dim", "ffn"),
-    *("max_seq", "moe_every"),
+    *("max_seq", "moe_every", "passes"),
 )
 _COUNTS = (
     *("vocab", "positions", "encoder_layers", "encoder_seq", "window", "global_every"),
     *("q_lora_rank", "kv_lora_rank", "qk_nope_dim", "qk_rope_dim"),
     *("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn", "first_dense"),
     *("position_buckets", "token_types", "patch_size", "image_size", "channels", "classes"),
+    *("rows", "pair_hidden", "pair_heads"),
 )
 
 
@@ -30,7 +31,7 @@ class Architecture:
     """A transformer's sizes and options; 0 means "derive it" or "none", as the comments say.
 
     After construction `kv_heads`, `head_dim`, `v_head_dim`, `ffn`, `expert_ffn`, `shared_ffn`, `rope` and
-    `norm_bias` hold their derived values.
+    `norm_bias` hold their derived values, and `max_seq` of a Swin the patches of its image.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Architecture:
     mlp_bias: bool = False  # of experts too
     qk_norm: Literal["none", "head", "full"] = "none"  # weights per head_dim, or over all heads
     sinks: bool = False  # one learned logit per head
-    window: int = 0  # sliding window in tokens; 0: none
+    window: int = 0  # sliding window in tokens; 0: none. Of a Swin the side of a window in patches
     global_every: int = 0  # every nth layer ignores the window; 0: no layer does
 
     q_lora_rank: int = 0  # multi-head latent attention, if kv_lora_rank is set
@@ -95,11 +96,18 @@ class Architecture:
     image_size: int = 0
     channels: int = 3
     classes: int = 0
+    depths: tuple[int, ...] = ()  # of a Swin, the layers of each stage; hidden and heads are the first's
+
+    rows: int = 0  # of an Evoformer: sequences of the alignment
+    pair_hidden: int = 0
+    pair_heads: int = 0
+    passes: int = 1  # forwards per step, of which the last has a backward: recycling
 
     def __post_init__(self) -> None:
         _check_choices(self)
         _check_flags(self)
         _check_counts(self, ("layers", "hidden", "heads"), least=1)
+        _check_counts(self, ("image_size", "patch_size"), least=0)
         for field, value in _derived(self).items():
             object.__setattr__(self, field, value)
         _check_counts(self, _POSITIVE, least=1)
@@ -129,7 +137,10 @@ def _derived(arch: Architecture) -> dict[str, object]:
     ffn = arch.ffn or 4 * arch.hidden
     expert_ffn = (arch.expert_ffn or ffn) if arch.experts else 0
     plain_decoder = arch.kind == "decoder" and not arch.positions
+    patches = (arch.image_size // (arch.patch_size or 1)) ** 2
     return {
+        "max_seq": patches or 1 if arch.kind == "swin" else arch.max_seq,
+        "depths": tuple(arch.depths) if isinstance(arch.depths, list) else arch.depths,
         "kv_heads": arch.kv_heads or arch.heads,
         "head_dim": head_dim,
         "v_head_dim": arch.v_head_dim or head_dim,
@@ -165,7 +176,7 @@ def _check_counts(arch: Architecture, fields: tuple[str, ...], least: int) -> No
 def _check_parts(arch: Architecture) -> None:
     if arch.heads % arch.kv_heads:
         raise _bad(arch, "heads", f"does not divide by kv_heads = {arch.kv_heads}", "correct one of them")
-    if arch.kind != "vision" and not arch.vocab:
+    if arch.kind in ("decoder", "encoder", "encoder_decoder") and not arch.vocab:
         raise _bad(arch, "vocab", "a text model needs one", "state vocab")
     if arch.kind == "encoder_decoder" and not arch.encoder_layers:
         raise _bad(arch, "encoder_layers", "an encoder-decoder needs an encoder", "state encoder_layers")
@@ -174,8 +185,12 @@ def _check_parts(arch: Architecture) -> None:
     if not arch.experts and (arch.top_k or arch.shared_ffn):
         raise _bad(arch, "experts", "top_k or shared experts without experts", "state experts")
     _check_latent(arch)
-    if arch.kind == "vision":
+    if arch.kind in ("vision", "swin"):
         _check_image(arch)
+    if arch.kind == "swin":
+        _check_stages(arch)
+    if arch.kind == "evoformer":
+        _check_pairs(arch)
 
 
 def _check_latent(arch: Architecture) -> None:
@@ -194,6 +209,34 @@ def _check_image(arch: Architecture) -> None:
             raise _bad(arch, field, "a vision model needs one", f"state {field}")
     if arch.image_size % arch.patch_size:
         raise _bad(arch, "image_size", f"is not whole patches of {arch.patch_size}", "correct one of them")
+
+
+def _check_stages(arch: Architecture) -> None:
+    """Every stage has layers, and windows tile the image of every stage that is larger than one."""
+    if (
+        not isinstance(arch.depths, tuple)
+        or not arch.depths
+        or any(not isinstance(each, int) or each < 1 for each in arch.depths)
+    ):
+        raise _bad(arch, "depths", "must be the layers of each stage", "write them like [2, 2, 18, 2]")
+    if sum(arch.depths) != arch.layers:
+        raise _bad(arch, "depths", f"do not add up to layers = {arch.layers}", "correct one of them")
+    if not arch.window:
+        raise _bad(arch, "window", "a Swin needs one", "state the side of a window in patches")
+    side = arch.image_size // arch.patch_size
+    for stage in range(len(arch.depths)):
+        if side % 2**stage or (side >> stage) % min(arch.window, side >> stage):
+            rule = f"does not tile stage {stage + 1} of {side} / {2**stage} patches a side"
+            raise _bad(arch, "window", rule, "correct window or image_size")
+
+
+def _check_pairs(arch: Architecture) -> None:
+    for field in ("rows", "pair_hidden", "pair_heads"):
+        if not getattr(arch, field):
+            raise _bad(arch, field, "an Evoformer needs one", f"state {field}")
+    if arch.pair_hidden % arch.pair_heads:
+        rule = f"does not divide by pair_heads = {arch.pair_heads}"
+        raise _bad(arch, "pair_hidden", rule, "correct one of them")
 
 
 def _bad(arch: Architecture, field: str, rule: str, remedy: str) -> BadInput:

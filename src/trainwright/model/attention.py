@@ -16,7 +16,7 @@ def attention_ops(
         ops, heads = latent_projections(architecture, source)
     else:
         ops, heads = _projections(architecture, source)
-    core = _core(architecture, "attention", heads, keys="seq_kv", window=window, causal=causal)
+    core = attention_core(architecture, "attention", heads, keys="seq_kv", window=window, causal=causal)
     return (*ops, core, _output(architecture, "attention", core.output))
 
 
@@ -38,8 +38,29 @@ def cross_attention_ops(architecture: Architecture, source: Tensor) -> tuple[Op,
         # `encoded` is saved once, by the encoder's final norm, not once per decoder layer
     )
     query = matmul("cross.q", "attention", source, q, ("hidden", "heads", "head_dim"), architecture.qkv_bias)
-    core = _core(architecture, "cross", (q, k, v), keys="seq_enc", window=None, causal=False)
+    core = attention_core(architecture, "cross", (q, k, v), keys="seq_enc", window=None, causal=False)
     return (query, kv, core, _output(architecture, "cross", core.output))
+
+
+def attention_core(
+    architecture: Architecture, prefix: str, heads: Heads, *, keys: str, window: int | None, causal: bool
+) -> Op:
+    """Fused attention over the dim `keys`: it saves its operands, its result and its row statistics."""
+    q, k, v = heads
+    output = tensor(f"{prefix}.core.out", *TOKENS, "heads", "v_dim")
+    statistics = tensor(f"{prefix}.core.statistics", "batch", "heads", "seq", element="fp32")
+    return Op(
+        name=f"{prefix}.core",
+        kind="attention",
+        region="attention",
+        inputs=(q, *(tensor(t.name, "batch", keys, *t.dims[-2:]) for t in (k, v))),
+        output=output,
+        weights=(tensor(f"{prefix}.sinks", "heads"),) if architecture.sinks else (),
+        contracted=(keys,),
+        saved=(q, k, v, output, statistics),
+        window=window,
+        causal=causal,
+    )
 
 
 def _projections(arch: Architecture, source: Tensor) -> tuple[tuple[Op, ...], Heads]:
@@ -101,27 +122,6 @@ def _rope(q: Tensor, k: Tensor) -> Op:
         inputs=(q, k),
         output=tensor("attention.rope.q", *q.dims),
         extra_outputs=(tensor("attention.rope.k", *k.dims),),
-    )
-
-
-def _core(
-    arch: Architecture, prefix: str, heads: Heads, *, keys: str, window: int | None, causal: bool
-) -> Op:
-    """Fused attention over the dim `keys`: it saves its operands, its result and its row statistics."""
-    q, k, v = heads
-    output = tensor(f"{prefix}.core.out", *TOKENS, "heads", "v_dim")
-    statistics = tensor(f"{prefix}.core.statistics", "batch", "heads", "seq", element="fp32")
-    return Op(
-        name=f"{prefix}.core",
-        kind="attention",
-        region="attention",
-        inputs=(q, *(tensor(t.name, "batch", keys, *t.dims[-2:]) for t in (k, v))),
-        output=output,
-        weights=(tensor(f"{prefix}.sinks", "heads"),) if arch.sinks else (),
-        contracted=(keys,),
-        saved=(q, k, v, output, statistics),
-        window=window,
-        causal=causal,
     )
 
 

@@ -10,8 +10,12 @@ from trainwright.model.ends import (
     head_block,
     patch_block,
 )
+from trainwright.model.evoformer import evoformer_graph
 from trainwright.model.graph import Graph, Segment
 from trainwright.model.layer import LayerKind, layer_block
+from trainwright.model.swin import swin_graph
+
+_OTHER_GRAPHS = {"swin": swin_graph, "evoformer": evoformer_graph}  # of kinds that are no plain stack
 
 
 def build_graph(architecture: Architecture) -> Graph:
@@ -19,12 +23,13 @@ def build_graph(architecture: Architecture) -> Graph:
 
     Neighbouring equal layers share a segment; equal layers anywhere share one block object and its name.
     """
-    sizes = _sizes(architecture)
+    if architecture.kind in _OTHER_GRAPHS:
+        return _OTHER_GRAPHS[architecture.kind](architecture)
     weights_twice = architecture.tied or architecture.kind == "encoder_decoder"
     return Graph(
         name=architecture.name,
         segments=_segments(architecture),
-        sizes=sizes,
+        sizes=_sizes(architecture),
         tied=frozenset({"embedding.weight"}) if weights_twice else frozenset(),
     )
 

@@ -24,7 +24,10 @@ def embedding_block(architecture: Architecture, stack: str = "") -> Block:
         weights=tuple(tables),
         saved=(tokens,),
     )
-    return Block(name=f"{stack}embedding", ops=(embedding, *_after_embedding(architecture, embedding.output)))
+    ops = (embedding, *_after_embedding(architecture, embedding.output))
+    states = [op.output.name for op in ops if op.output.dims == embedding.output.dims]
+    goes_on = () if ops[-1].output.name == states[-1] else (("stream", states[-1]),)
+    return Block(name=f"{stack}embedding", ops=ops, outputs=goes_on)
 
 
 def patch_block(architecture: Architecture) -> Block:
@@ -58,7 +61,7 @@ def head_block(architecture: Architecture) -> Block:
     name = "embedding" if architecture.tied else "logits"
     head = matmul("logits", "vocab", source, logits, ("vocab", "hidden"), architecture.head_bias)
     head = replace(head, weights=(tensor(f"{name}.weight", "vocab", "hidden"), *head.weights[1:]))
-    return Block(name="head", ops=(*ops, head, _loss(logits)))
+    return Block(name="head", ops=(*ops, head, loss_op(logits)))
 
 
 def class_head_block(architecture: Architecture) -> Block:
@@ -67,7 +70,20 @@ def class_head_block(architecture: Architecture) -> Block:
     pooled = tensor("class_state", "batch", "hidden")
     logits = tensor("logits.out", "batch", "classes")
     head = matmul("logits", "vocab", pooled, logits, ("hidden", "classes"), architecture.head_bias)
-    return Block(name="head", ops=(final, head, _loss(logits)))
+    return Block(name="head", ops=(final, head, loss_op(logits)))
+
+
+def loss_op(logits: Tensor, name: str = "loss") -> Op:
+    """Cross entropy: its backward reads the softmax, which is kept in fp32."""
+    return Op(
+        name=name,
+        kind="loss",
+        region="vocab",
+        inputs=(logits,),
+        output=tensor(f"{name}.out", *logits.dims[:-1], element="fp32"),
+        contracted=(logits.dims[-1],),
+        saved=(tensor(f"{name}.softmax", *logits.dims, element="fp32"),),
+    )
 
 
 def _after_embedding(arch: Architecture, embedded: Tensor) -> tuple[Op, ...]:
@@ -92,19 +108,6 @@ def _position_bias() -> Op:
         inputs=(),
         output=tensor("position_bias.out", "heads", "seq", "seq_kv"),
         weights=(tensor("position_bias.weight", "position_buckets", "heads"),),
-    )
-
-
-def _loss(logits: Tensor) -> Op:
-    """Cross entropy: its backward reads the softmax, which is kept in fp32."""
-    return Op(
-        name="loss",
-        kind="loss",
-        region="vocab",
-        inputs=(logits,),
-        output=tensor("loss.out", *logits.dims[:-1], element="fp32"),
-        contracted=(logits.dims[-1],),
-        saved=(tensor("softmax", *logits.dims, element="fp32"),),
     )
 
 

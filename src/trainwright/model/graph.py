@@ -1,11 +1,13 @@
 """A model as operators over named dims, grouped in blocks that repeat."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-Kind = Literal["matmul", "grouped_matmul", "attention", "norm", "elementwise", "gather", "loss", "permute"]
+Kind = Literal[
+    "matmul", "grouped_matmul", "product", "attention", "norm", "elementwise", "gather", "loss", "permute"
+]  # fmt: skip
 Region = Literal["sequence", "attention", "ffn", "experts", "shared", "vocab"]
 Element = Literal["activation", "fp32", "mask", "index"]
 
@@ -31,6 +33,8 @@ class Op:
     tensor parallel ranks, or split on `seq` by sequence parallelism; `attention`, `ffn`, `shared` and `vocab`
     ops are split by tensor parallelism on heads, ffn and vocab; `experts` ops by expert parallelism.
     `saved` are the tensors that the backward pass of this op reads, besides its weights.
+    A `product` multiplies its two inputs, where a `matmul` multiplies one by weights. An input's dims are
+    the reader's names for the producer's, position by position: keys are read over `seq_kv`.
     """
 
     name: str
@@ -42,25 +46,31 @@ class Op:
     weights: tuple[Tensor, ...] = ()
     contracted: tuple[str, ...] = ()
     saved: tuple[Tensor, ...] = ()
-    window: int | None = None  # attention only: sliding window in tokens
+    window: int | None = None  # attention only: keys that a query meets at most, in tokens
     causal: bool = True  # attention only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A run of operators that repeats: a layer, the embedding, the head."""
+    """A run of operators that repeats: a layer, the embedding, the head.
+
+    `outputs` are pairs of a name and the tensor that goes on under it to the next block; without them, the
+    last op's output goes on as "stream".
+    """
 
     name: str
     ops: tuple[Op, ...]
+    outputs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """`count` equal blocks after one another."""
+    """`count` equal blocks after one another; its `sizes` go before those of the graph."""
 
     block: Block
     count: int
     seq: int | None = None  # tokens per sample where they are not the run's: an encoder, an image
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +78,15 @@ class Graph:
     """A whole model: segments in order, and the size of every dim but `batch` and `seq`.
 
     `top_k` tokens-per-expert routing and the number of experts are sizes too (`top_k`, `experts`).
+    With recycling a step runs `passes` forwards, each on the result of the one before; only the last has
+    a backward.
     """
 
     name: str
     segments: tuple[Segment, ...]
     sizes: Mapping[str, int]
     tied: frozenset[str] = frozenset()  # names of weights that appear twice but are stored once
+    passes: int = 1
 
 
 def is_layer(block: Block) -> bool:
@@ -81,10 +94,20 @@ def is_layer(block: Block) -> bool:
     return not block.name.endswith(("embedding", "head", "end"))
 
 
+def segment_sizes(graph: Graph, segment: Segment) -> Mapping[str, int]:
+    """The size of every dim in `segment` that does not depend on the batch or the sequence."""
+    return {**graph.sizes, **segment.sizes} if segment.sizes else graph.sizes
+
+
 def dim_sizes(graph: Graph, segment: Segment, batch: int, seq: int) -> dict[str, int]:
-    """The size of every dim in `segment`, the symbolic ones included: batch, seq, seq_kv, seq_enc."""
+    """The size of every dim in `segment`, the symbolic ones included.
+
+    Those are `batch`, and the tokens of a sample: `seq`, `seq_kv` (as keys), `seq_third` (beside both) and
+    `seq_enc` (of the encoder).
+    """
     own = segment.seq or seq
-    return {"seq_enc": seq, **graph.sizes, "batch": batch, "seq": own, "seq_kv": own}
+    lengths = {"batch": batch, "seq": own, "seq_kv": own, "seq_third": own}
+    return {"seq_enc": seq, **segment_sizes(graph, segment), **lengths}
 
 
 def elements(tensor: Tensor, sizes: Mapping[str, int]) -> int:
@@ -92,20 +115,32 @@ def elements(tensor: Tensor, sizes: Mapping[str, int]) -> int:
     return prod(sizes[dim] for dim in tensor.dims)
 
 
-def block_parameters(block: Block, graph: Graph) -> int:
-    """Parameters that one block owns (tied weights are counted where they stand)."""
-    return sum(elements(weight, graph.sizes) for op in block.ops for weight in op.weights)
+def segment_parameters(graph: Graph, segment: Segment) -> int:
+    """Parameters that all blocks of a segment own (tied weights are counted where they stand)."""
+    sizes = segment_sizes(graph, segment)
+    return segment.count * sum(elements(weight, sizes) for op in segment.block.ops for weight in op.weights)
 
 
 def parameters(graph: Graph) -> int:
     """Stored parameters of the model: a tied weight counts once."""
-    total = sum(segment.count * block_parameters(segment.block, graph) for segment in graph.segments)
-    seen: dict[str, int] = {}
+    total = sum(segment_parameters(graph, segment) for segment in graph.segments)
+    seen: set[str] = set()
     for segment in graph.segments:
-        for op in segment.block.ops:
-            for weight in op.weights:
-                if weight.name in graph.tied:
-                    seen[weight.name] = seen.get(weight.name, 0) + 1
-                    if seen[weight.name] > 1:
-                        total -= elements(weight, graph.sizes)
+        for weight in (weight for op in segment.block.ops for weight in op.weights):
+            if weight.name in seen:
+                total -= elements(weight, segment_sizes(graph, segment))
+            elif weight.name in graph.tied:
+                seen.add(weight.name)
     return total
+
+
+def query_dim(op: Op) -> str:
+    """The dim of an attention's queries: it stands in the queries where the keys' dim stands in the keys."""
+    queries, keys = op.inputs[:2]
+    return queries.dims[keys.dims.index(op.contracted[0])]
+
+
+def query_groups(op: Op) -> tuple[str, ...]:
+    """The dims over which an attention repeats: its result's, without the queries and the width of a head."""
+    queries = query_dim(op)
+    return tuple(dim for dim in op.output.dims[:-1] if dim != queries)

@@ -66,3 +66,36 @@ def matmul(
         contracted=contracted,
         saved=(source,),
     )
+
+
+def projections(
+    name: str, region: Region, source: Tensor, outputs: tuple[Tensor, ...], biased: tuple[Tensor, ...] = ()
+) -> Op:
+    """`source` times one weight per output, summed over its last dim; those in `biased` have a bias too."""
+    lead, summed = source.dims[:-1], source.dims[-1]
+    widths = {output.name: output.dims[len(lead) :] for output in outputs}
+    weights = tuple(tensor(f"{output.name}.weight", summed, *widths[output.name]) for output in outputs)
+    biases = tuple(tensor(f"{output.name}.bias", *widths[output.name]) for output in biased)
+    return Op(
+        name=name,
+        kind="matmul",
+        region=region,
+        inputs=(source,),
+        output=outputs[0],
+        extra_outputs=outputs[1:],
+        weights=(*weights, *biases),
+        contracted=(summed,),
+        saved=(source,),
+    )
+
+
+def elementwise(name: str, region: Region, sources: tuple[Tensor, ...], output: Tensor, *, saves: bool) -> Op:
+    """Element-wise work on `sources`; `saves` says whether its backward reads them again."""
+    return Op(
+        name=name,
+        kind="elementwise",
+        region=region,
+        inputs=sources,
+        output=output,
+        saved=sources if saves else (),
+    )

@@ -3,7 +3,19 @@
 from collections.abc import Mapping
 from math import prod
 
-from trainwright.model.graph import ELEMENT_BYTES, Block, Graph, Op, Tensor, dim_sizes, elements, parameters
+from trainwright.model.graph import (
+    ELEMENT_BYTES,
+    Block,
+    Graph,
+    Op,
+    Tensor,
+    dim_sizes,
+    elements,
+    parameters,
+    query_dim,
+    query_groups,
+    segment_sizes,
+)
 
 
 def forward_flops(graph: Graph, batch: int, seq: int, *, causal: bool = False) -> float:
@@ -20,21 +32,26 @@ def forward_flops(graph: Graph, batch: int, seq: int, *, causal: bool = False) -
 
 
 def model_flops(graph: Graph, batch: int, seq: int, *, causal: bool = False) -> float:
-    """FLOPs of one training step: the backward costs two forwards, so 6 N D plus 12 L h s D of attention."""
-    return 3.0 * forward_flops(graph, batch, seq, causal=causal)
+    """FLOPs of one training step: the backward costs two forwards, so 6 N D plus 12 L h s D of attention.
+
+    Recycling adds its forwards.
+    """
+    return (2.0 + graph.passes) * forward_flops(graph, batch, seq, causal=causal)
 
 
 def op_flops(op: Op, sizes: Mapping[str, int], *, causal: bool = False) -> float:
     """FLOPs of one op in the forward pass, at the sizes of every dim."""
     if op.kind in ("matmul", "grouped_matmul"):
         return float(sum(_matmul_flops(op, weight, sizes) for weight in op.weights))
+    if op.kind == "product":
+        return 2.0 * prod(sizes[dim] for dim in {*op.inputs[0].dims, *op.inputs[1].dims})
     return _attention_flops(op, sizes, causal) if op.kind == "attention" else 0.0
 
 
 def active_parameters(graph: Graph) -> float:
     """Parameters that one token meets: of the routed experts only `top_k`; embeddings and head included."""
     routed = sum(
-        segment.count * elements(weight, graph.sizes)
+        segment.count * elements(weight, segment_sizes(graph, segment))
         for segment in graph.segments
         for op in segment.block.ops
         for weight in op.weights
@@ -65,8 +82,9 @@ def _matmul_flops(op: Op, weight: Tensor, sizes: Mapping[str, int]) -> int:
 
 def _attention_flops(op: Op, sizes: Mapping[str, int], causal: bool) -> float:
     (keys,) = op.contracted
-    pairs = _attended_pairs(sizes["seq"], sizes[keys], op.window, causal and op.causal)
-    return 2.0 * sizes["batch"] * sizes["heads"] * pairs * (sizes["head_dim"] + sizes["v_dim"])
+    pairs = _attended_pairs(sizes[query_dim(op)], sizes[keys], op.window, causal and op.causal)
+    groups = prod(sizes[dim] for dim in query_groups(op))
+    return 2.0 * groups * pairs * (sizes[op.inputs[0].dims[-1]] + sizes[op.output.dims[-1]])
 
 
 def _attended_pairs(seq: int, keys: int, window: int | None, causal: bool) -> float:

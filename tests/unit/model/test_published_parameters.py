@@ -3,7 +3,7 @@
 import pytest
 
 from trainwright.model.build import build_graph
-from trainwright.model.graph import parameters
+from trainwright.model.graph import dim_sizes, parameters
 from trainwright.model.load import load_entry, model_names
 from trainwright.model.totals import active_parameters
 
@@ -31,8 +31,8 @@ def test_every_entry_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", model_names())
 def test_every_dim_of_a_graph_has_a_size(name: str) -> None:
     graph = build_graph(load_entry(name).architecture)
-    known = {*graph.sizes, "batch", "seq", "seq_kv", "seq_enc"}
     for segment in graph.segments:
+        known = {*dim_sizes(graph, segment, batch=1, seq=1)}
         for op in segment.block.ops:
             tensors = (*op.inputs, op.output, *op.extra_outputs, *op.weights, *op.saved)
             assert {dim for tensor in tensors for dim in tensor.dims} <= known, op.name
