@@ -1,6 +1,6 @@
 """What one block of the model costs on one device, for every distinct shape."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -8,7 +8,17 @@ from numpy.typing import NDArray
 
 from trainwright.cost.operators import Machine, Sizes, attention_keys, bytes_of, op_time
 from trainwright.estimate.shapes import TENSOR_DIMS, Shapes, split_sizes
-from trainwright.model.graph import Block, Graph, Op, Region, Segment, Tensor
+from trainwright.model.graph import (
+    Block,
+    Graph,
+    Op,
+    Region,
+    Segment,
+    Tensor,
+    query_dim,
+    query_groups,
+    segment_sizes,
+)
 from trainwright.model.totals import saved_tensors
 
 Array = NDArray[np.float64]
@@ -31,7 +41,7 @@ class BlockCosts:
     selective_s: Array  # what selective recomputation repeats
     kernels: Array
     tp_reductions: Array  # sums over tensor-parallel ranks of a hidden state
-    hidden_bytes: Array  # of one hidden state, whole over tensor-parallel ranks
+    hidden_bytes: Array  # of one hidden state (of all streams), whole over tensor-parallel ranks
     kv_bytes: Array  # keys and values of the local queries' part of the sequence, for context parallelism
     routed_bytes: Array  # tokens that leave for experts, one way
     saved_bytes: Array  # kept for backward without recomputation
@@ -53,18 +63,19 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
     own = float(segment.seq or seq)
     lengths = {"seq": own, "seq_enc": float(graph.sizes.get("seq_enc", seq))}
     regions: tuple[Region, ...] = ("sequence", "attention", "experts")
-    by_region = {region: split_sizes(graph.sizes, lengths, shapes, region) for region in regions}
+    whole = segment_sizes(graph, segment)
+    by_region = {region: split_sizes(whole, lengths, shapes, region) for region in regions}
     ops = segment.block.ops
-    time = _times(ops, by_region, machine)
+    time = _times(ops, by_region, machine, graph.passes)
     saved = _saved_bytes(segment.block, by_region, machine)
-    hidden = _hidden_bytes(graph, by_region, machine)
+    hidden = _hidden_bytes(segment.block, by_region["attention"], machine)
     columns = (
         time
         | saved
         | {
-            "tp_reductions": np.full(len(shapes), float(tensor_reductions(segment.block))),
+            "tp_reductions": _reductions(segment.block, by_region["attention"], hidden, machine),
             "hidden_bytes": hidden,
-            "kv_bytes": _kv_bytes(ops, by_region["attention"], machine),
+            "kv_bytes": _kv_bytes(segment.block, by_region["attention"], machine),
             "routed_bytes": _routed_bytes(ops, by_region["experts"], machine) / shapes.etp,
             "input_bytes": hidden / np.where(shapes.sp > 0, shapes.tp, 1.0),
             "dense_parameters": _parameters(ops, by_region, expert=False),
@@ -76,24 +87,46 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
     )
 
 
+def largest_costs(costs: Sequence[BlockCosts]) -> BlockCosts:
+    """The largest of each cost among several blocks."""
+    return BlockCosts(
+        **{f.name: np.maximum.reduce([getattr(each, f.name) for each in costs]) for f in fields(BlockCosts)}
+    )
+
+
 def no_costs(shapes: Shapes) -> BlockCosts:
     """The costs of nothing."""
     return BlockCosts(**{field.name: np.zeros(len(shapes)) for field in fields(BlockCosts)})
 
 
 def tensor_reductions(block: Block) -> int:
-    """Hidden states that tensor parallelism must sum in one forward pass of a block.
+    """Hidden states that tensor parallelism must sum in one forward pass of a block."""
+    return len(reduced_tensors(block))
+
+
+def reduced_tensors(block: Block) -> tuple[Tensor, ...]:
+    """The tensors that tensor parallelism must sum in one forward pass of a block.
 
     Partial sums wait until an op outside the split regions reads them, so the branches of a parallel
     block share one reduction.
     """
-    count, pending = 0, False
+    reduced: list[Tensor] = []
+    pending: Tensor | None = None
     for op in block.ops:
         if set(op.contracted) & _SPLIT_DIMS or (op.kind == "gather" and op.region == "vocab"):
-            pending = True
-        elif pending and op.region == "sequence" and op.kind != "norm":
-            count, pending = count + 1, False
-    return count + pending
+            pending = op.output
+        elif pending is not None and op.region == "sequence" and op.kind != "norm":
+            reduced.append(pending)
+            pending = None
+    return (*reduced, pending) if pending is not None else tuple(reduced)
+
+
+def _reductions(block: Block, sizes: Sizes, hidden: Array, machine: Machine) -> Array:
+    """Sums over tensor-parallel ranks, in hidden states: one each, or by size if streams are several."""
+    if not block.outputs:
+        return np.full(len(sizes["batch"]), float(tensor_reductions(block)))
+    parts = [bytes_of(each, sizes, machine.element_bytes) for each in reduced_tensors(block)]
+    return sum(parts, start=np.zeros(1)) / hidden
 
 
 def _sizing(op: Op) -> Region:
@@ -101,8 +134,9 @@ def _sizing(op: Op) -> Region:
 
 
 def _times(
-    ops: Iterable[Op], by_region: dict[Region, dict[str, Array]], machine: Machine
+    ops: Iterable[Op], by_region: dict[Region, dict[str, Array]], machine: Machine, passes: int
 ) -> dict[str, Array]:
+    """Seconds by kind of work; the forward as often as it is passed."""
     sums: dict[str, Array] = {
         name: np.zeros(1)
         for name in ("matmul_forward_s", "matmul_data_s", "matmul_weight_s", "attention_forward_s",
@@ -112,7 +146,7 @@ def _times(
     for op in ops:
         time = op_time(op, by_region[_sizing(op)], machine)
         kind = "attention" if op.kind == "attention" else "streaming" if op.kind in _STREAMING else "matmul"
-        sums[f"{kind}_forward_s"] = sums[f"{kind}_forward_s"] + time.forward_s
+        sums[f"{kind}_forward_s"] = sums[f"{kind}_forward_s"] + passes * time.forward_s
         if kind == "matmul":
             sums["matmul_data_s"] = sums["matmul_data_s"] + time.data_s
             sums["matmul_weight_s"] = sums["matmul_weight_s"] + time.weight_s
@@ -161,8 +195,10 @@ def _matrix_bytes(op: Op, sizes: Sizes, size: float) -> Array:
     """Softmax result, dropout result and mask of unfused attention: 5 bytes per score at 16 bit."""
     if op.kind != "attention":
         return np.zeros(1)
-    scores = sizes["batch"] * sizes["heads"] * sizes["seq"] * attention_keys(op, sizes)
-    return scores * (2.0 * size + 1.0)
+    queries = np.ones(1)
+    for dim in (*query_groups(op), query_dim(op)):
+        queries = queries * sizes[dim]
+    return queries * attention_keys(op, sizes) * (2.0 * size + 1.0)
 
 
 def _tensor_sizes(tensor: Tensor, by_region: dict[Region, dict[str, Array]]) -> dict[str, Array]:
@@ -171,17 +207,40 @@ def _tensor_sizes(tensor: Tensor, by_region: dict[Region, dict[str, Array]]) -> 
     return by_region["attention" if _SPLIT_DIMS & set(tensor.dims) else "sequence"]
 
 
-def _hidden_bytes(graph: Graph, by_region: dict[Region, dict[str, Array]], machine: Machine) -> Array:
-    sizes = by_region["attention"]
-    return sizes["batch"] * sizes["seq"] * float(graph.sizes["hidden"]) * machine.element_bytes
+def _hidden_bytes(block: Block, sizes: Sizes, machine: Machine) -> Array:
+    """Bytes of what one block hands to the next: one hidden state, or all of its streams."""
+    if not block.outputs:
+        return sizes["batch"] * sizes["seq"] * sizes["hidden"] * machine.element_bytes
+    streams = {tensor for _, tensor in block.outputs}
+    parts = [
+        bytes_of(op.output, sizes, machine.element_bytes) for op in block.ops if op.output.name in streams
+    ]
+    return sum(parts, start=np.zeros(1))
 
 
-def _kv_bytes(ops: Iterable[Op], sizes: dict[str, Array], machine: Machine) -> Array:
+def _kv_bytes(block: Block, sizes: dict[str, Array], machine: Machine) -> Array:
+    if block.outputs:
+        return _gathered_bytes(block.ops, sizes, machine)
     width = sizes["kv_heads"] * (sizes["head_dim"] + sizes["v_dim"])
     keys = [
-        sizes["seq_enc" if op.contracted[0] == "seq_enc" else "seq"] for op in ops if op.kind == "attention"
+        sizes["seq_enc" if op.contracted[0] == "seq_enc" else "seq"]
+        for op in block.ops
+        if op.kind == "attention"
     ]
     return sum(keys, start=np.zeros(1)) * sizes["batch"] * width * machine.element_bytes
+
+
+def _gathered_bytes(ops: Iterable[Op], sizes: dict[str, Array], machine: Machine) -> Array:
+    """One rank's share of what attention and products read of all parts of the sequence."""
+    whole = [
+        tensor
+        for op in ops
+        if op.kind in ("attention", "product")
+        for tensor in op.inputs
+        if "seq" not in tensor.dims
+    ]
+    share = sizes["seq"] / sizes["seq_kv"]
+    return sum((bytes_of(each, sizes, machine.element_bytes) * share for each in whole), start=np.zeros(1))
 
 
 def _routed_bytes(ops: Iterable[Op], sizes: dict[str, Array], machine: Machine) -> Array:

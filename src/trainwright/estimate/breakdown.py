@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.overlap import shown_s
 from trainwright.estimate.layers import Part
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import Strategies
@@ -111,6 +112,5 @@ def _end_gathers_s(job: Job, first: Part, last: Part, shape: Ints, pieces: Piece
         (last, pieces.is_last, pieces.last_gather_s),
     ):
         work = part.forward_s[shape] + part.backward_s[shape]
-        hidden = np.minimum(gather * pieces.overlap, work)
-        total = total + on * (gather - hidden * (1.0 - job.stack.interference))
+        total = total + on * shown_s(work, gather, pieces.overlap, job.stack.interference)
     return total

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
 from trainwright.cost.operators import Machine
-from trainwright.estimate.blocks import BlockCosts, block_costs, no_costs
+from trainwright.cost.overlap import smooth_max
+from trainwright.estimate.blocks import BlockCosts, block_costs, largest_costs, no_costs
 from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
 from trainwright.model.graph import Segment
@@ -22,6 +23,7 @@ class Part:
     """One part of the model (mean layer, first end, last end): its costs, its times with communication."""
 
     costs: BlockCosts
+    largest: BlockCosts  # of the largest layer, where layers differ in their sizes
     forward_s: Array  # with exposed communication and the host's floor
     backward_s: Array
     without_weight_s: Array  # backward without the gradients of weights, which a schedule may put off
@@ -36,6 +38,7 @@ class Part:
 def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, Part, Part, Part]:
     """The number of layers, and the mean layer, the first end and the last end of the model."""
     layers, total, first, last = 0, no_costs(shapes), no_costs(shapes), no_costs(shapes)
+    bodies = []
     for segment in job.graph.segments:
         costs = _costs_by_precision(job, segment, shapes)
         name = segment.block.name
@@ -46,8 +49,15 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
         else:
             layers += segment.count
             total = total + costs.scaled(segment.count)
-    mean = total.scaled(1.0 / layers)
-    return layers, *(_with_communication(job, links, shapes, costs) for costs in (mean, first, last))  # type: ignore[return-value]
+            bodies.append(costs)
+    # A sum that the embedding makes is one forward, one before the head backward: half of what a layer's cost.
+    mean, start, end = (
+        _with_communication(job, links, shapes, costs, share)
+        for costs, share in ((total.scaled(1.0 / layers), 1.0), (first, 0.5), (last, 0.5))
+    )
+    if any(segment.sizes for segment in job.graph.segments):
+        mean = replace(mean, largest=largest_costs(bodies))
+    return layers, mean, start, end
 
 
 def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCosts:
@@ -69,9 +79,11 @@ def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCost
     )
 
 
-def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Part:
+def _with_communication(
+    job: Job, links: Sequence[Link], shapes: Shapes, costs: BlockCosts, share_of_sums: float
+) -> Part:
     stack, on = job.stack, shapes.overlap
-    tp = _tensor_parallel_s(links, shapes, costs)
+    tp = share_of_sums * _tensor_parallel_s(links, shapes, costs)
     cp = _context_parallel_s(links, shapes, costs)
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
     ep = _expert_parallel_s(links, shapes, costs, copies)
@@ -79,13 +91,14 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )
-    tp_forward = tp * (1.0 - stack.tp_forward_overlap * on)
+    passes = job.graph.passes  # forwards: with their communication, as often
+    tp_forward = passes * tp * (1.0 - stack.tp_forward_overlap * on)
     # Backward, sums over ranks hide behind the weight gradients, which do not wait for them.
     tp_backward = tp - np.minimum(tp * stack.tp_overlap * on, costs.matmul_weight_s)
     # A ring passes keys and values on behind the attention to those it holds; a gather must end first.
     share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
     steps = _ring_steps_s(job, shapes, costs)
-    cp_forward = cp - np.minimum(cp * share, costs.attention_forward_s) + steps
+    cp_forward = passes * cp - np.minimum(passes * cp * share, costs.attention_forward_s) + passes * steps
     cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
     host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
@@ -93,14 +106,15 @@ def _with_communication(job: Job, links: Sequence[Link], shapes: Shapes, costs: 
     rest = backward - costs.matmul_weight_s + tp + cp_backward + ep_exposed
     return Part(
         costs=costs,
-        forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, host),
+        largest=costs,
+        forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, passes * host),
         backward_s=behind,
         without_weight_s=np.minimum(smooth_max(rest, host), behind),
         tp_s=tp_forward + tp_backward,
         cp_s=cp_forward + cp_backward,
         ep_s=2.0 * ep_exposed,
-        tp_all_s=2.0 * tp,
-        cp_all_s=3.0 * cp + steps,
+        tp_all_s=(1.0 + passes) * tp,
+        cp_all_s=(2.0 + passes) * cp + passes * steps,
         ep_all_s=2.0 * ep,
     )
 
@@ -109,13 +123,6 @@ def _ring_steps_s(job: Job, shapes: Shapes, costs: BlockCosts) -> Array:
     """The cost of cutting attention into one kernel per member of the ring."""
     steps = np.where(shapes.cp_kind == CP_KINDS.index("ring"), shapes.cp - 1.0, 0.0)
     return np.where(costs.kv_bytes > 0, 2.0 * steps * job.efficiency.kernel_s, 0.0)
-
-
-def smooth_max(a: Array, b: Array) -> Array:
-    """The larger of two times that run beside each other, a little more where they are close."""
-    high, low = np.maximum(a, b), np.minimum(a, b)
-    ratio = np.divide(low, high, out=np.zeros_like(high), where=high > 0)
-    return high * (1.0 + ratio**8) ** 0.125
 
 
 def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
 from trainwright.cost.constants import Stack
+from trainwright.cost.state import gradient_sizes, weight_sizes
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
 from trainwright.estimate.stages import Stages, stage_layout
@@ -47,8 +48,10 @@ class Layouts:
     gather_backward_s: Array
     first_gather_s: Array  # ZeRO-3, of the two ends, per microbatch
     last_gather_s: Array
-    reduce_s: Array  # gradients (and updated weights of ZeRO-1 and 2), per step
-    reduce_overlap: Array  # share of it that may hide
+    reduce_s: Array  # gradients, per step
+    renew_s: Array  # updated weights of ZeRO-1 and 2, per step
+    reduce_overlap: Array  # share of both that may hide
+    edge: Array  # share of the first stage's weights in its first layer and before: nothing is left to hide them
     update_s: Array  # the optimizer's traffic
     update_moved_s: Array  # what offloading it adds
     send_latency_s: Array  # to the next stage
@@ -81,17 +84,12 @@ def expert_shard_ranks(strategies: Strategies) -> Array:
     return np.maximum(shard_ranks(strategies) * strategies.tp / (strategies.ep * strategies.etp), 1.0)
 
 
-def gradient_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
-    """Bytes per parameter of a gradient as accumulated, and as sent: fp16 runs keep both in fp16."""
-    half = precision == PRECISIONS.index("fp16")
-    kept = np.where(half, min(stack.gradient_bytes, stack.fp16_gradient_bytes), stack.gradient_bytes)
-    return kept, np.where(half, min(stack.reduce_bytes, stack.fp16_gradient_bytes), stack.reduce_bytes)
+def _gradient_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
+    return gradient_sizes(stack, precision == PRECISIONS.index("fp16"))
 
 
-def weight_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
-    """Bytes per parameter of a weight and of its optimizer state: in fp32 the weight is its own main copy."""
-    whole = precision == PRECISIONS.index("fp32")
-    return np.where(whole, 4.0, 2.0), np.where(whole, min(8.0, stack.optimizer_bytes), stack.optimizer_bytes)
+def _weight_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
+    return weight_sizes(stack, precision == PRECISIONS.index("fp32"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class _Builder:
             for i in (1, 2)
         ]
         update, moved = self._update_s(owned)
-        reduce, overlap = self._reduce_s(stages, owned)
+        reduce, renew, overlap = self._reduce_s(stages, owned)
         latency, per_byte = self._send()
         return Layouts(
             stages=stages,
@@ -122,7 +120,9 @@ class _Builder:
             first_gather_s=ends[0],
             last_gather_s=ends[1],
             reduce_s=reduce,
+            renew_s=renew,
             reduce_overlap=overlap,
+            edge=self._edge(owned[0]),
             update_s=update,
             update_moved_s=moved,
             send_latency_s=latency,
@@ -155,7 +155,7 @@ class _Builder:
     def _state(self, owned: Parameters) -> State:
         strategies, stack = self.strategies, self.job.stack
         shard, expert_shard = shard_ranks(strategies), expert_shard_ranks(strategies)
-        weight_bytes, optimizer_bytes = weight_sizes(stack, strategies.precision)
+        weight_bytes, optimizer_bytes = _weight_sizes(stack, strategies.precision)
         gathered = 2.0 * (self._of(0, "dense_parameters") + self._of(0, "expert_parameters"))
 
         def share(stage: int) -> Array:
@@ -168,9 +168,13 @@ class _Builder:
         weights = np.where(strategies.zero == 3, np.minimum(share(3) + gathered, whole), whole)
         return State(
             weights=weight_bytes * weights,
-            gradients=gradient_sizes(stack, strategies.precision)[0] * share(2),
+            gradients=_gradient_sizes(stack, strategies.precision)[0] * share(2),
             optimizer=optimizer_bytes * share(1),
         )
+
+    def _edge(self, owned: Parameters) -> Array:
+        first = self._of(1, "dense_parameters") + self._of(0, "dense_parameters") + self._of(0, "expert_parameters")
+        return np.minimum(first / np.maximum(owned.dense + owned.expert, 1.0), 1.0)
 
     def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array]:
         """Per microbatch: ZeRO-3 gathers weights forward and backward, ZeRO-2 and 3 scatter gradients."""
@@ -182,8 +186,8 @@ class _Builder:
             expert_shard_ranks(strategies),
             (strategies.ep * strategies.etp).astype(float),
         )
-        weight_bytes = weight_sizes(self.job.stack, strategies.precision)[0]
-        reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
+        weight_bytes = _weight_sizes(self.job.stack, strategies.precision)[0]
+        reduce_bytes = _gradient_sizes(self.job.stack, strategies.precision)[1]
         where, expert_where = span(self.links, ranks, stride), span(self.links, expert_ranks, expert_stride)
 
         def both(size: Array) -> Array:
@@ -191,39 +195,46 @@ class _Builder:
             return all_gather_s(self.links, where, size * dense) + apart
 
         gather = np.where(strategies.zero == 3, both(weight_bytes), 0.0)
-        return gather, gather + np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
+        passes = self.job.graph.passes
+        return passes * gather, gather + np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
 
-    def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array]:
-        """Gradient reduction (with gather of new weights) of the stage that owns most, and what may hide."""
+    def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array, Array]:
+        """Of the stage that owns most, per step: reduction of gradients, gather of new weights (ZeRO-1 and 2);
+        and the share of either that may hide.
+        """
         strategies, stack = self.strategies, self.job.stack
         dense = np.maximum.reduce([each.dense for each in owned])
         expert = np.maximum.reduce([each.expert for each in owned])
         tp, apart = strategies.tp.astype(float), (strategies.ep * strategies.etp).astype(float)
         ranks = (strategies.dp * strategies.cp).astype(float)
-        total = self._one_reduce_s(dense, ranks, tp)
+        reduced, gathered = self._one_reduce_s(dense, ranks, tp)
         if expert.any():
-            total = total + self._one_reduce_s(expert, np.maximum(ranks * tp / apart, 1.0), apart)
+            more = self._one_reduce_s(expert, np.maximum(ranks * tp / apart, 1.0), apart)
+            reduced, gathered = reduced + more[0], gathered + more[1]
         sharded = (strategies.zero == 1) | (strategies.zero == 2)
-        total = total + np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
-        total = np.where(strategies.zero == 3, self._replica_reduce_s(dense, expert), total)
-        return total, np.where(sharded, stack.zero_overlap, stack.dp_overlap)
+        extra = np.where(sharded & (ranks > 1), stages.middle * stack.zero_layer_s, 0.0)
+        reduced = reduced + np.where(strategies.zero == 1, extra, 0.0)
+        gathered = gathered + np.where(strategies.zero == 2, extra, 0.0)
+        alone = strategies.zero == 3
+        reduced = np.where(alone, self._replica_reduce_s(dense, expert), reduced)
+        overlap = np.where(sharded, stack.zero_overlap, stack.dp_overlap)
+        return reduced, np.where(alone, 0.0, gathered), overlap
 
-    def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> Array:
-        reduce_bytes = gradient_sizes(self.job.stack, self.strategies.precision)[1]
-        where = span(self.links, ranks, stride)
+    def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> tuple[Array, Array]:
+        reduce_bytes = _gradient_sizes(self.job.stack, self.strategies.precision)[1]
+        where, zero = span(self.links, ranks, stride), self.strategies.zero
         plain = all_reduce_s(self.links, where, reduce_bytes * parameters)
-        weight_bytes = weight_sizes(self.job.stack, self.strategies.precision)[0]
+        weight_bytes = _weight_sizes(self.job.stack, self.strategies.precision)[0]
         updated = all_gather_s(self.links, where, weight_bytes * parameters)
         scattered = all_gather_s(self.links, where, reduce_bytes * parameters)
         # ZeRO-2 has scattered its gradients in every microbatch.
-        return np.where(
-            self.strategies.zero == 0, plain, updated + np.where(self.strategies.zero == 1, scattered, 0.0)
-        )
+        reduced = np.where(zero == 0, plain, np.where(zero == 1, scattered, 0.0))
+        return reduced, np.where(zero == 0, 0.0, updated)
 
     def _replica_reduce_s(self, dense: Array, expert: Array) -> Array:
         """HSDP: each shard's gradients are summed over the replicas of the shard group."""
         strategies = self.strategies
-        reduce_bytes = gradient_sizes(self.job.stack, strategies.precision)[1]
+        reduce_bytes = _gradient_sizes(self.job.stack, strategies.precision)[1]
         ranks, apart = strategies.dp * strategies.cp, strategies.ep * strategies.etp
         total = np.zeros(len(strategies))
         for parameters, shard, every, stride in (
@@ -241,8 +252,8 @@ class _Builder:
         dense = np.maximum.reduce([each.dense for each in owned]) / np.where(on, shard_ranks(strategies), 1.0)
         expert = np.maximum.reduce([each.expert for each in owned])
         kept = dense + expert / np.where(on, expert_shard_ranks(strategies), 1.0)
-        gradient_bytes = gradient_sizes(job.stack, strategies.precision)[0]
-        weight_bytes, optimizer_bytes = weight_sizes(job.stack, strategies.precision)
+        gradient_bytes = _gradient_sizes(job.stack, strategies.precision)[0]
+        weight_bytes, optimizer_bytes = _weight_sizes(job.stack, strategies.precision)
         traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
         local = kept * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
         tiers, rate = (

@@ -39,13 +39,14 @@ def activation_table(job: Job, layer: Part, first: Part, last: Part, shapes: Sha
     extra = stack.gathered_inputs * np.where(sp > 0, whole, 0.0)
     saved = stack.activations * costs.saved_bytes
     selective = stack.activations * costs.selective_bytes
-    gradient = 2.0 * costs.hidden_bytes
+    gradient = 2.0 * layer.largest.hidden_bytes
+    largest = stack.activations * layer.largest.saved_bytes
     vocab = float(job.graph.sizes.get("vocab", 0)) / (tp if stack.splits_logits else 1.0)
     logits = stack.logits_bytes / element * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
     return Activations(
         kept=np.stack([saved, selective, costs.input_bytes]),
         gathered=np.stack([extra, extra, np.zeros(len(tp))]),
-        working=stack.workspace * np.stack([gradient, gradient, gradient + saved + extra]),
+        working=stack.workspace * np.stack([gradient, gradient, gradient + largest + extra]),
         first_end=first.costs.saved_bytes,
         last_end=last.costs.saved_bytes,
         logits=logits,

@@ -1,34 +1,12 @@
-"""The cluster's levels as collectives see them."""
+"""The levels of a job's cluster as collectives see them."""
 
-from trainwright.cluster.types import Cluster
 from trainwright.cost.collective import Link
-from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.network import level_links
 from trainwright.estimate.types import Job
+
+__all__ = ["level_links", "links"]
 
 
 def links(job: Job) -> tuple[Link, ...]:
     """Achieved bandwidth and latency of each level of a job's cluster, inner to outer."""
     return level_links(job.cluster, job.efficiency, job.stack)
-
-
-def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple[Link, ...]:
-    """Achieved bandwidth and latency of each level, inner to outer."""
-    result: list[Link] = []
-    inside = 1
-    for index, level in enumerate(cluster.levels or cluster.network.levels[:1]):
-        inside *= max(level.size, 1)
-        share, software_s = efficiency.inner_link, efficiency.inner_latency_s
-        if index > 0:
-            share = efficiency.outer_link * stack.outer_share
-            software_s = efficiency.outer_latency_s + stack.outer_extra_s
-        result.append(
-            Link(
-                inside=inside,
-                bytes_per_s=level.bytes_per_s * share / level.oversubscription,
-                latency_s=level.latency_s + software_s,
-                reduction=level.in_network_reduction,
-                topology=level.topology,
-                size=level.size,
-            )
-        )
-    return tuple(result)

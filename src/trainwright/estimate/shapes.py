@@ -14,8 +14,9 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _KNOBS = ("tp", "sp", "cp", "cp_kind", "micro_batch", "ep", "etp", "precision", "overlap")
-KEY_LENGTHS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc"}  # keys are met whole, however queries are split
-TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab")
+# Keys (and the third index of a triangle) are met whole, however queries are split.
+KEY_LENGTHS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc", "seq_third": "seq"}
+TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab", "pair_heads", "pair_ffn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

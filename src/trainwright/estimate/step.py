@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.overlap import shown_s
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.layers import Part, model_parts
 from trainwright.estimate.layouts import Layouts, distinct_layouts
@@ -121,10 +122,7 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     bubble = (others + (strategies.pp - 1) * send) / strategies.vpp
     put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
     bubble = np.maximum(bubble - _filled_s(strategies, stages, layout, microbatches, put_off), 0.0)
-    reduce = layouts.reduce_s[layout]
-    hidden = np.minimum(
-        reduce * layouts.reduce_overlap[layout] * strategies.overlap, stages.middle[layout] * backward
-    )
+    reduce = _reduce_s(model, strategies, layout, forward, backward)
     moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
     return Pieces(
         microbatches=microbatches,
@@ -148,8 +146,8 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
         wait_s=layouts.wait_s[layout],
         offload_s=_offload_s(model, strategies, shape, layout, busiest),
         bubble_s=bubble,
-        reduce_s=reduce - hidden + stack.interference * hidden,
-        reduce_all_s=reduce,
+        reduce_s=reduce,
+        reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
         update_s=layouts.update_s[layout] + moved,
     )
 
@@ -171,6 +169,7 @@ def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Ar
     )
     full = strategies.recompute == RECOMPUTES.index("full")
     selective = strategies.recompute == RECOMPUTES.index("selective")
+    forward = forward / model.job.graph.passes  # of recycled passes, only the last is needed again
     return np.where(full, share * forward, np.where(selective, model.layer.costs.selective_s[shape], 0.0))
 
 
@@ -179,15 +178,30 @@ def _exposed_gathers_s(
 ) -> tuple[Array, Array]:
     """ZeRO-3 communication of a layer that compute does not hide, interference included; and all of it."""
     ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
-    total = ahead + behind
-    hidden = np.minimum(ahead * overlap, forward) + np.minimum(behind * overlap, backward)
-    return total - hidden * (1.0 - model.job.stack.interference), total
+    i = model.job.stack.interference
+    shown = shown_s(forward, ahead, overlap, i) + shown_s(backward, behind, overlap, i)
+    return shown, ahead + behind
+
+
+def _reduce_s(model: _Model, strategies: Strategies, layout: Ints, forward: Array, backward: Array) -> Array:
+    """What a step shows of its gradient reductions, which the last microbatch's backward hides, and of its
+    gathers of new weights, which the next forward hides; the first layer's are beside nothing.
+    """
+    layouts, stages = model.layouts, model.layouts.stages
+    share = layouts.reduce_overlap[layout] * strategies.overlap
+    edge, layers = layouts.edge[layout], np.maximum(stages.middle[layout] - 1.0, 0.0)
+    i = model.job.stack.interference
+    total = np.zeros(len(strategies))
+    for whole, work in ((layouts.reduce_s[layout], backward), (layouts.renew_s[layout], forward)):
+        inner = whole * (1.0 - edge)
+        total = total + whole * edge + shown_s(layers * work, inner, share, i)
+    return total
 
 
 def _end_s(part: Part, shape: Ints, gather: Array, overlap: Array, interference: float) -> Array:
     """Forward and backward of one end of the model, with its own ZeRO-3 gathers."""
     work = part.forward_s[shape] + part.backward_s[shape]
-    return work + gather - np.minimum(gather * overlap, work) * (1.0 - interference)
+    return work + shown_s(work, gather, overlap, interference)
 
 
 def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
@@ -195,7 +209,8 @@ def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) ->
     layouts, stack = model.layouts, model.job.stack
     payload = model.layer.costs.hidden_bytes[shape] / strategies.tp
     one = layouts.send_latency_s[layout] + payload * layouts.send_s_per_byte[layout] + stack.send_s
-    both = np.where(strategies.pp > 1, 2.0 * strategies.vpp * one, 0.0)
+    sends = 1.0 + model.job.graph.passes
+    both = np.where(strategies.pp > 1, sends * strategies.vpp * one, 0.0)
     return both * (1.0 - stack.pp_overlap * strategies.overlap), both
 
 
@@ -230,8 +245,7 @@ def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints,
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
     moved = np.where(moves, 2.0 * body / rate, 0.0)
-    hidden = np.minimum(moved * strategies.overlap, busiest)
-    return np.asarray(moved - hidden * (1.0 - model.job.stack.interference))
+    return shown_s(busiest, moved, strategies.overlap.astype(float), model.job.stack.interference)
 
 
 def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:

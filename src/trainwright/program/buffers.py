@@ -1,0 +1,165 @@
+"""What the steps of a program hold in memory, from which entry to which."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainwright.program.entries import Entries, Writer
+from trainwright.program.forward import sides
+from trainwright.program.lower import Program
+from trainwright.program.moves import LOCAL
+from trainwright.program.places import Places
+from trainwright.program.state import state_bytes
+from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
+from trainwright.program.table import FROM_THE_START
+from trainwright.program.values import held_bytes, shape_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """Bytes on a place from the start of one entry to the end of the last of its readers."""
+
+    place: int
+    size_bytes: float
+    category: str
+    writer: int
+    readers: tuple[int, ...] = ()
+
+
+def find_buffers(
+    program: Program, places: Places, entries: Entries, writers: Sequence[Writer]
+) -> list[Buffer]:
+    """All buffers of a step: state for all of it, values while they are needed, side results of operators."""
+    found = list(_state(program, places))
+    for writer in writers:
+        found += _values(program, places, entries, writer)
+        found += _side_results(program, places, entries, writer)
+    return found
+
+
+def _state(program: Program, places: Places) -> Iterator[Buffer]:
+    """Weights, gradients and optimizer state; the last not where it lives on the host."""
+    sums: dict[tuple[int, str], float] = {}
+    seen: set[tuple[int, str, int]] = set()
+    for number, route in enumerate(program.routes):
+        for bundle in route.bundles:
+            for place in places.covered(bundle.mesh.devices):
+                for what, size in state_bytes(program.builders[number], bundle).items():
+                    if what == "optimizer" and what in bundle.offloads:
+                        continue
+                    sums[(place, what)] = sums.get((place, what), 0.0) + size
+    del seen
+    for (place, what), size in sums.items():
+        yield Buffer(place=place, size_bytes=size, category=what, writer=FROM_THE_START)
+    for place in range(len(places.devices)):
+        context = program.setting.stack.context_bytes
+        yield Buffer(place=place, size_bytes=context, category="buffers", writer=FROM_THE_START)
+
+
+def _values(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:
+    route = program.routes[writer.route]
+    made: dict[Value, list[int]] = {}
+    read: dict[Value, list[int]] = {}
+    for number, step in enumerate(route.steps):
+        for value in step.writes:
+            made.setdefault(value, []).append(number)
+        for value in step.reads:
+            while value in route.aliases:
+                value = route.aliases[value]
+            read.setdefault(value, []).append(number)
+        for move in step.beside:
+            for value in route.steps[move].writes:
+                read.setdefault(value, []).append(number)
+    for value, steps in made.items():
+        if value.name.startswith(STATE_GRADIENT) or route.steps[steps[0]].kind in LOCAL:
+            continue
+        size, category = _size(program, writer.route, value, route.steps[steps[0]], read.get(value, ()))
+        if not size:
+            continue
+        for place in places.covered(value.layout.mesh.devices):
+            at = next((k for n in steps if (k := entries.begin.get((writer.route, n, place))) is not None), None)
+            if at is None:
+                at = _sender(entries, writer.route, steps[0], route.steps[steps[0]], places)
+            ends = [
+                entries.end[(writer.route, n, p)]
+                for n in read.get(value, steps)
+                for p in _where(places, route.steps[n], place)
+            ]
+            yield Buffer(place=place, size_bytes=size, category=category, writer=at, readers=tuple(ends))
+
+
+def _where(places: Places, step: Step, place: int) -> tuple[int, ...]:
+    covered = places.covered(step.mesh.devices)
+    return (place,) if place in covered else covered
+
+
+def _sender(entries: Entries, route: int, number: int, step: Step, places: Places) -> int:
+    return entries.end[(route, number, places.covered(step.mesh.devices)[0])]
+
+
+def _size(
+    program: Program, route: int, value: Value, step: Step, readers: Sequence[int]
+) -> tuple[float, str]:
+    """Bytes of a value on a device, as the stack keeps it, and what they count as."""
+    shape = program.routes[route].shapes[value.name.removeprefix(GRADIENT)]
+    stack, size = program.setting.stack, held_bytes(shape, value.layout)
+    if value.name.startswith("weights/"):
+        return size, "weights"
+    if "vocab" in shape.dims:
+        # Of logits the stack keeps copies in several precisions; they are counted once, at the logits.
+        plain = not value.name.startswith(GRADIENT)
+        return (size * stack.logits_bytes / program.setting.machine.element_bytes if plain else 0.0), "activations"
+    saved = any(program.routes[route].steps[n].phase in "IWR" for n in readers)
+    if not saved or value.name.startswith(GRADIENT):
+        return size, "activations"
+    if step.kind == "all_gather" and step.cause == "tp":
+        part = size * step.bytes / max(step.bytes + size, 1.0) if not step.move else held_bytes(shape, step.move.source)
+        size = stack.gathered_inputs * size + (1.0 - stack.gathered_inputs) * min(part, size)
+    return size * stack.activations, "activations"
+
+
+def _side_results(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:
+    """Statistics, masks and matrices of scores that an operator keeps for its own backward."""
+    builder, route = program.builders[writer.route], program.routes[writer.route]
+    back: dict[tuple[int, int], int] = {}
+    for number, step in enumerate(route.steps):
+        if step.phase == "I" and step.kind == "compute":
+            back[(step.instance, step.chunk)] = number
+    for number, step in enumerate(route.steps):
+        if step.kind != "compute" or step.phase not in "FR" or (step.instance, step.chunk) not in back:
+            continue
+        if step.phase == "F" and route.placed[step.instance].recompute:
+            continue
+        size = _side_bytes(program, builder, step) * program.setting.stack.activations
+        for place in places.covered(step.mesh.devices) if size else ():
+            yield Buffer(
+                place=place, size_bytes=size, category="activations",
+                writer=entries.begin[(writer.route, number, place)],
+                readers=(entries.end[(writer.route, back[(step.instance, step.chunk)], place)],),
+            )  # fmt: skip
+
+
+def _side_bytes(program: Program, builder: "object", step: Step) -> float:
+    b = program.builders[0] if builder is None else builder
+    instance = b.instances[step.instance]  # type: ignore[attr-defined]
+    placed = b.placed[step.instance]  # type: ignore[attr-defined]
+    chunks = placed.serial[1]
+    total = 0.0
+    for _, tensor in sides(b, step.instance):  # type: ignore[arg-type]
+        if "vocab" in tensor.dims:
+            continue
+        shape = shape_of(tensor, b.sizes(instance), program.setting.machine.element_bytes)  # type: ignore[attr-defined]
+        total += held_bytes(shape, b.layout(step.instance, tensor, "read")) / chunks  # type: ignore[attr-defined]
+    if instance.op.kind == "attention" and program.setting.stack.attention == "unfused":
+        total += _matrix_bytes(program, b, step.instance)
+    return total
+
+
+def _matrix_bytes(program: Program, builder: "object", index: int) -> float:
+    """Softmax result, dropout result and mask of unfused attention: 5 bytes per score at 16 bit."""
+    from trainwright.cost.operators import attention_keys
+    from trainwright.program.tensors import local_sizes
+
+    instance, placed = builder.instances[index], builder.placed[index]  # type: ignore[attr-defined]
+    local = local_sizes(placed, instance.op, builder.sizes(instance))  # type: ignore[attr-defined]
+    scores = local["batch"] * local["heads"] * local["seq"] * attention_keys(instance.op, local)
+    return float(scores[0]) * (2.0 * program.setting.machine.element_bytes + 1.0)

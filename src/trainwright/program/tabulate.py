@@ -1,0 +1,328 @@
+"""A program as a table of tasks: the steps of one microbatch stamped out for all of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.errors import BadInput
+from trainwright.plan.action import Action
+from trainwright.plan.plan import Order, Plan
+from trainwright.program.buffers import Buffer, find_buffers
+from trainwright.program.entries import LANES, Entries, Entry, Group, Writer, entries_of, in_groups, launch_s
+from trainwright.program.lower import Program
+from trainwright.program.places import Places, find_places
+from trainwright.program.state import update_s
+from trainwright.program.table import (
+    CATEGORIES,
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    FROM_THE_START,
+    ONCE,
+    Table,
+)
+
+Ids = NDArray[np.int64]
+
+_UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COPY)  # of each place
+_UNIT_OF_LANE = (0, 0, 1, 2, 3)
+_ONCE_PHASES = ("P", "S")
+
+
+def tabulate(program: Program) -> Table:
+    """The tasks of a whole step."""
+    plan = program.plan
+    orders = plan.orders or (_default_order(program),)
+    places = find_places(
+        (each for route in program.routes for each in dict.fromkeys(route.placed)), [o.devices for o in orders]
+    )
+    split = any(action.phase == "W" for order in orders for action in order.actions)
+    entries, writers = entries_of(program, places, merged=not split)
+    buffers = find_buffers(program, places, entries, writers)
+    _add_launches(program, entries, writers)
+    _add_ends(program, places, entries)
+    stamps = Stamps.of(program, entries)
+    rows = _rows(orders, places, plan)
+    return _table(stamps, entries, rows, buffers, places)
+
+
+def _default_order(program: Program) -> Order:
+    stages = range(max(program.stages) + 1)
+    passes = range(program.setting.graph.passes - 1)
+    actions = []
+    for microbatch in range(program.plan.microbatches):
+        actions += [Action("N", stage, microbatch, each) for each in passes for stage in stages]
+        actions += [Action("F", stage, microbatch) for stage in stages]
+        actions += [Action("B", stage, microbatch) for stage in reversed(stages)]
+    return Order(devices=tuple(range(program.plan.devices)), actions=tuple(actions))
+
+
+def _rows(orders: Sequence[Order], places: Places, plan: Plan) -> list[tuple[Action, ...]]:
+    """The actions of each place."""
+    by_place: dict[int, tuple[Action, ...]] = {}
+    for order in orders:
+        for device in order.devices:
+            place = places.of.get(device)
+            if place is not None and by_place.setdefault(place, order.actions) != order.actions:
+                raise BadInput("plan: device", device, "has two orders", "give each device one")
+    for place, devices in enumerate(places.devices):
+        if place not in by_place:
+            raise BadInput("plan: device", devices[0], "has no order", "add one, or leave out all of them")
+    return [by_place[place] for place in range(len(places.devices))]
+
+
+def _add_launches(program: Program, entries: Entries, writers: Sequence[Writer]) -> None:
+    """The host's floor of every block: what launching adds, after the block's last entry on the main lane."""
+    known: dict[tuple[int, tuple[tuple[int, str, float], ...]], float] = {}
+    after: dict[int, Entry] = {}
+    for writer in writers:
+        route = program.routes[writer.route]
+        for (group, block, kind), numbers in writer.blocks.items():
+            floor = launch_s(route, numbers, program.setting.stack.op_s)
+            if floor <= 0.0:
+                continue
+            last = entries.end[(writer.route, numbers[-1], group[3])]
+            phase = "R" if kind else group[1][0]
+            after[last] = Entry(
+                group=group, lane="main", label=f"{block} launch {phase}", cause="launch", seconds=floor
+            )
+    del known
+    _insert(entries, after)
+
+
+def _insert(entries: Entries, after: Mapping[int, Entry]) -> None:
+    """Put entries behind others; they queue there, so they need no inputs."""
+    for at, entry in after.items():
+        number = entries.add(entry)
+        entries.position[number] = entries.position.get(at, float(at)) + 0.5
+
+
+def _add_ends(program: Program, places: Places, entries: Entries) -> None:
+    """The update of every place once all gradients are reduced, and what a step costs besides."""
+    stack = program.setting.stack
+    reduced = [number for number, entry in enumerate(entries.listed) if entry.group[1] == "S"]
+    for place in range(len(places.devices)):
+        held = [
+            bundle
+            for route in program.routes
+            for bundle in route.bundles
+            if place in places.covered(bundle.mesh.devices)
+        ]
+        group: Group = (0, "S", -1, place)
+        update = Entry(
+            group=group, lane="main", label="optimizer update S", cause="optimizer",
+            seconds=update_s(program.builders[0], held), inputs=list(reduced),
+        )  # fmt: skip
+        number = entries.add(update)
+        entries.add(
+            Entry(group=group, lane="main", label="step overhead S", cause="overhead", seconds=stack.step_s,
+                  inputs=[number])
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamps:
+    """Where the copies of each entry lie: number = base + copy · stride, copies being microbatches."""
+
+    base: Ids  # by entry
+    stride: Ids
+    copies: Ids
+    groups: Mapping[Group, list[int]]  # entries in queue order
+    total: int
+    routes: int
+
+    @staticmethod
+    def of(program: Program, entries: Entries) -> "Stamps":
+        """Numbers for the copies of all entries, group by group, microbatch by microbatch."""
+        groups = in_groups(entries.listed)
+        count = len(entries.listed)
+        base, stride, copies = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        total, routes = 0, len(program.routes)
+        for group, members in groups.items():
+            runs = 1
+            if group[1] not in _ONCE_PHASES:
+                runs = len(range(group[0], program.plan.microbatches, routes))
+            base[members] = total + np.arange(len(members))
+            stride[members] = len(members)
+            copies[members] = runs
+            total += runs * len(members)
+        return Stamps(base=base, stride=stride, copies=copies, groups=groups, total=total, routes=routes)
+
+    def ids(self, entry: int, copy: int) -> int:
+        """The task of one copy of an entry."""
+        return int(self.base[entry] + copy * self.stride[entry])
+
+
+def _table(
+    stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]], buffers: Sequence[Buffer], places: Places
+) -> Table:
+    first_input, inputs = _inputs(stamps, entries)
+    first_queued, queue = _queues(stamps, entries, rows)
+    columns = _columns(stamps, entries)
+    count = len(places.devices)
+    return Table(
+        **columns,
+        first_input=first_input,
+        inputs=inputs.astype(np.int32),
+        first_queued=first_queued,
+        queue=queue.astype(np.int32),
+        lane_unit=np.array(
+            [place * len(_UNITS) + unit for place in range(count) for unit in _UNIT_OF_LANE], dtype=np.int32
+        ),
+        unit_place=np.repeat(np.arange(count), len(_UNITS)).astype(np.int32),
+        unit_kind=np.tile(np.array(_UNITS), count).astype(np.int32),
+        **_buffer_columns(stamps, buffers),
+        places=places.devices,
+    )
+
+
+def _columns(stamps: Stamps, entries: Entries) -> dict[str, object]:
+    """Seconds, lanes and labels of all tasks."""
+    names: dict[tuple[str, str], int] = {}
+    rows = []
+    for entry in entries.listed:
+        label = names.setdefault((entry.label, entry.cause), len(names))
+        lane = entry.group[3] * len(LANES) + LANES.index(entry.lane)
+        rows.append((entry.seconds, entry.slows, lane, label))
+    table = np.array(rows)
+    order, microbatch = _tiled(stamps)
+    chosen = table[order]
+    return {
+        "seconds": chosen[:, 0].copy(),
+        "slows": chosen[:, 1].copy(),
+        "lane": chosen[:, 2].astype(np.int32),
+        "label": chosen[:, 3].astype(np.int32),
+        "microbatch": microbatch.astype(np.int32),
+        "labels": tuple(label for label, _ in names),
+        "causes": tuple(cause for _, cause in names),
+    }
+
+
+def _tiled(stamps: Stamps) -> tuple[Ids, Ids]:
+    """The entry and the microbatch of every task."""
+    order, microbatch = [], []
+    for group, members in stamps.groups.items():
+        copies = int(stamps.copies[members[0]])
+        order.append(np.tile(np.array(members), copies))
+        once = group[1] in _ONCE_PHASES
+        numbers = np.full(1, ONCE) if once else group[0] + np.arange(copies) * stamps.routes
+        microbatch.append(np.repeat(numbers, len(members)))
+    return np.concatenate(order), np.concatenate(microbatch)
+
+
+def _inputs(stamps: Stamps, entries: Entries) -> tuple[Ids, Ids]:
+    """Inputs of every task: of the same microbatch; of the step; or, for the step's own, of all of them."""
+    counts, listed = [], []
+    for group, members in stamps.groups.items():
+        copies = int(stamps.copies[members[0]])
+        once = group[1] in _ONCE_PHASES
+        refs: list[int] = []
+        shifts: list[int] = []
+        sizes: list[int] = []
+        for member in members:
+            found = 0
+            for other in entries.listed[member].inputs:
+                every = once and entries.listed[other].group[1] not in _ONCE_PHASES
+                ids = range(int(stamps.copies[other])) if every else range(1)
+                refs += [stamps.ids(other, copy) for copy in ids]
+                moves = not once and entries.listed[other].group[1] not in _ONCE_PHASES
+                shifts += [int(stamps.stride[other]) if moves else 0] * len(ids)
+                found += len(ids)
+            sizes.append(found)
+        one, step = np.array(refs, dtype=np.int64), np.array(shifts, dtype=np.int64)
+        listed.append((one[None, :] + np.arange(copies)[:, None] * step[None, :]).ravel())
+        counts.append(np.tile(np.array(sizes, dtype=np.int64), copies))
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return starts, np.concatenate(listed)
+
+
+def _queues(stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]]) -> tuple[Ids, Ids]:
+    """The tasks of every lane in order: what precedes all microbatches, the actions, what follows them."""
+    by_lane = {group: _by_lane(entries, members) for group, members in stamps.groups.items()}
+    found: list[list[Ids]] = [[] for _ in range(len(rows) * len(LANES))]
+    used: set[Group] = set()
+    stages = sorted({group[2] for group in stamps.groups})
+    for place, actions in enumerate(rows):
+        for group in [(r, "P", s, place) for r in range(stamps.routes) for s in stages]:
+            _queue(stamps, by_lane, group, 0, place, found, used)
+        for action in actions:
+            route, copy = action.microbatch % stamps.routes, action.microbatch // stamps.routes
+            for phase in _phases(action):
+                _queue(stamps, by_lane, (route, phase, action.stage, place), copy, place, found, used)
+        for group in [(r, "S", s, place) for r in range(stamps.routes) for s in (*stages[1:], stages[0])]:
+            _queue(stamps, by_lane, group, 0, place, found, used)
+    _check_used(stamps, used, rows)
+    joined = [np.concatenate(each) if each else np.zeros(0, dtype=np.int64) for each in found]
+    starts = np.concatenate([[0], np.cumsum([len(each) for each in joined])]).astype(np.int64)
+    return starts, np.concatenate(joined)
+
+
+def _phases(action: Action) -> tuple[str, ...]:
+    if action.phase == "N":
+        return (f"N{action.pass_}",)
+    return ("B", "I", "W") if action.phase == "B" else (action.phase,)
+
+
+def _queue(
+    stamps: Stamps,
+    by_lane: Mapping[Group, list[Ids]],
+    group: Group,
+    copy: int,
+    place: int,
+    found: list[list[Ids]],
+    used: set[Group],
+) -> None:
+    if group not in by_lane:
+        return
+    used.add(group)
+    for lane, members in enumerate(by_lane[group]):
+        if len(members):
+            found[place * len(LANES) + lane].append(
+                stamps.base[members] + copy * stamps.stride[members[0]]
+            )
+
+
+def _by_lane(entries: Entries, members: Sequence[int]) -> list[Ids]:
+    ordered = sorted(members, key=lambda number: entries.position.get(number, float(number)))
+    return [
+        np.array([n for n in ordered if entries.listed[n].lane == lane], dtype=np.int64) for lane in LANES
+    ]
+
+
+def _check_used(stamps: Stamps, used: set[Group], rows: Sequence[tuple[Action, ...]]) -> None:
+    for group in stamps.groups:
+        if group not in used:
+            raise BadInput(
+                f"plan: stage {group[2]}", group[1], "has work on devices whose order does not name it",
+                "add its actions to their order",
+            )  # fmt: skip
+
+
+def _buffer_columns(stamps: Stamps, buffers: Sequence[Buffer]) -> dict[str, object]:
+    """Buffers of every microbatch."""
+    place, size, category, start, counts, readers = [], [], [], [], [], []
+    for buffer in buffers:
+        copies = 1 if buffer.writer == FROM_THE_START else int(stamps.copies[buffer.writer])
+        runs = np.arange(copies)
+        place.append(np.full(copies, buffer.place))
+        size.append(np.full(copies, buffer.size_bytes))
+        category.append(np.full(copies, CATEGORIES.index(buffer.category)))
+        if buffer.writer == FROM_THE_START:
+            start.append(np.full(1, FROM_THE_START))
+            counts.append(np.zeros(1, dtype=np.int64))
+            continue
+        start.append(stamps.base[buffer.writer] + runs * stamps.stride[buffer.writer])
+        members = np.array(buffer.readers, dtype=np.int64)
+        moves = np.where(stamps.copies[members] > 1, stamps.stride[members], 0)
+        readers.append((stamps.base[members][None, :] + runs[:, None] * moves[None, :]).ravel())
+        counts.append(np.full(copies, len(members)))
+    return {
+        "buffer_place": np.concatenate(place).astype(np.int32),
+        "buffer_bytes": np.concatenate(size).astype(float),
+        "buffer_category": np.concatenate(category).astype(np.int32),
+        "buffer_from": np.concatenate(start).astype(np.int32),
+        "first_reader": np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64),
+        "readers": np.concatenate(readers).astype(np.int32) if readers else np.zeros(0, dtype=np.int32),
+    }

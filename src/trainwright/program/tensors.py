@@ -1,0 +1,79 @@
+"""How the tensors of a placed operator lie on its devices."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.model.graph import Op, Tensor
+from trainwright.plan.rules import LINKED, ROUTED, effect, split_dim
+from trainwright.program.layout import Layout, build_layout, region
+from trainwright.program.placed import Placed
+
+Role = Literal["read", "written", "gradient of read", "gradient of written"]
+KEYS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc"}  # keys are met whole, however queries are split
+
+
+def tensor_layout(
+    placed: Placed, op: Op, tensor: Tensor, role: Role, sizes: Mapping[str, int], dims: tuple[str, ...] = ()
+) -> Layout:
+    """The layout in which `op` reads or writes a tensor, or the gradient of one.
+
+    An axis that splits a dim of the tensor splits it. One that splits another dim of the operator leaves the
+    tensor whole where it is read, makes its gradient a sum, and makes the result a sum if the operator sums
+    over that dim. `dims` are the names under which the tensor was written, where they differ.
+    """
+    named = dims or tensor.dims
+    splits: dict[str, list[int]] = {}
+    partial: list[int] = []
+    parts: dict[str, int] = {}
+    for axis, (size, dim) in enumerate(zip(placed.mesh.axes, placed.dims, strict=True)):
+        if not dim or size == 1:
+            continue
+        own = split_dim(op, tensor, dim)
+        if own is not None and parts.get(own, 1) * size <= max(sizes.get(own, size), 1):
+            parts[own] = parts.get(own, 1) * size
+            splits.setdefault(own if own == ROUTED else named[tensor.dims.index(own)], []).append(axis)
+        elif _sums(op, dim, role, shared=own is not None):
+            partial.append(axis)
+    uneven = {name: placed.uneven[name] for name in splits if name in placed.uneven}
+    return build_layout(placed.mesh, splits, partial, uneven)
+
+
+def _sums(op: Op, dim: str, role: Role, *, shared: bool) -> bool:
+    if role == "written":
+        return not shared and effect(op, dim) == "sums" and op.kind != "loss"
+    if role == "gradient of read":
+        # Devices that share keys and values each add their queries' part; but they project them alike.
+        return not shared or op.kind == "attention"
+    return False
+
+
+def local_sizes(
+    placed: Placed, op: Op, sizes: Mapping[str, int], device: int = -1
+) -> dict[str, NDArray[np.float64]]:
+    """The sizes of all dims on one device, as costs take them (of the first device, if none is said)."""
+    found = {dim: float(size) for dim, size in sizes.items()}
+    found |= {keys: found[dim] for keys, dim in KEYS.items() if dim in found}
+    for size, dim in [*zip(placed.mesh.axes, placed.dims, strict=True), (placed.serial[1], placed.serial[0])]:
+        for each in (dim, *LINKED.get(dim, ())):
+            if each in found:
+                found[each] = max(found[each] / size, 1.0)
+    if placed.uneven:
+        found |= _uneven_sizes(placed, sizes, device)
+    if op.region == "experts" and "top_k" in found:
+        spread = float(placed.parts(ROUTED))
+        found["expert_rows"] = found["batch"] * found["seq"] * found["top_k"] / spread
+        found["top_k"] /= spread
+    return {dim: np.array([size]) for dim, size in found.items()}
+
+
+def _uneven_sizes(placed: Placed, sizes: Mapping[str, int], device: int) -> dict[str, float]:
+    splits = {
+        dim: [a for a, each in enumerate(placed.dims) if each == dim] for dim in placed.uneven
+    }
+    layout = build_layout(placed.mesh, splits, (), placed.uneven)
+    rank = max(placed.mesh.devices.index(device), 0) if device >= 0 else 0
+    held = region(layout, {dim: sizes[dim] for dim in placed.uneven}, rank)
+    return {dim: float(stop - start) for dim, (start, stop) in held.items()}

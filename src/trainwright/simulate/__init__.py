@@ -1,0 +1,1 @@
+"""Predicting when every task of a program runs."""
