@@ -44,6 +44,7 @@ class BlockCosts:
     hidden_bytes: Array  # of one hidden state (of all streams), whole over tensor-parallel ranks
     kv_bytes: Array  # keys and values of the local queries' part of the sequence, for context parallelism
     routed_bytes: Array  # tokens that leave for experts, one way
+    expert_blocks: Array  # blocks whose tokens are routed
     saved_bytes: Array  # kept for backward without recomputation
     selective_bytes: Array  # kept with selective recomputation
     input_bytes: Array  # kept with full recomputation
@@ -73,6 +74,7 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
         time
         | saved
         | {
+            "expert_blocks": np.full(len(shapes), float(any(op.name == "dispatch" for op in ops))),
             "tp_reductions": _reductions(segment.block, by_region["attention"], hidden, machine),
             "hidden_bytes": hidden,
             "kv_bytes": _kv_bytes(segment.block, by_region["attention"], machine),
@@ -152,7 +154,7 @@ def _times(
             sums["matmul_weight_s"] = sums["matmul_weight_s"] + time.weight_s
         else:
             sums[f"{kind}_backward_s"] = sums[f"{kind}_backward_s"] + time.data_s
-        if op.kind in _recomputed(machine):
+        if op.kind in _recomputed(machine) and (op.kind != "elementwise" or op.region != "sequence"):
             sums["selective_s"] = sums["selective_s"] + time.forward_s
         sums["kernels"] = sums["kernels"] + time.kernels
     return sums

@@ -29,6 +29,7 @@ class Pieces:
     first_gather_s: Array  # of the ends, in all
     last_gather_s: Array
     overlap: Array  # share of gathers that may hide
+    slack_s: Array  # what a layer could hide beyond its own gathers
     compute_s: Array  # of the whole model on all stages
     busiest_s: Array  # of the busiest stage
     send_s: Array  # exposed
@@ -112,5 +113,5 @@ def _end_gathers_s(job: Job, first: Part, last: Part, shape: Ints, pieces: Piece
         (last, pieces.is_last, pieces.last_gather_s),
     ):
         work = part.forward_s[shape] + part.backward_s[shape]
-        total = total + on * shown_s(work, gather, pieces.overlap, job.stack.interference)
+        total = total + on * shown_s(work + pieces.slack_s, gather, pieces.overlap, job.stack.interference)
     return total

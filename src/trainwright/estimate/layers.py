@@ -27,6 +27,7 @@ class Part:
     forward_s: Array  # with exposed communication and the host's floor
     backward_s: Array
     without_weight_s: Array  # backward without the gradients of weights, which a schedule may put off
+    regather_s: Array  # what selective recomputation gathers again under sequence parallelism, exposed
     tp_s: Array  # exposed communication, forward and backward together
     cp_s: Array
     ep_s: Array
@@ -110,6 +111,9 @@ def _with_communication(
         forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, passes * host),
         backward_s=behind,
         without_weight_s=np.minimum(smooth_max(rest, host), behind),
+        # Norms are done again on parts of the sequence; their results are gathered for gradients of weights.
+        regather_s=np.where((shapes.sp > 0) & (stack.attention != "unfused"), 0.5 * tp, 0.0)
+        * (1.0 - stack.tp_overlap * on),
         tp_s=tp_forward + tp_backward,
         cp_s=cp_forward + cp_backward,
         ep_s=2.0 * ep_exposed,
@@ -129,8 +133,10 @@ def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts)
     """Sums of hidden states: all-reduces, or a reduce-scatter and an all-gather with sequence parallelism."""
     where = span(links, shapes.tp, np.ones(len(shapes)))
     plain = all_reduce_s(links, where, costs.hidden_bytes)
-    split = 2.0 * all_gather_s(links, where, costs.hidden_bytes)
-    return costs.tp_reductions * np.where(shapes.sp > 0, split, plain)
+    gathered = all_gather_s(links, where, costs.hidden_bytes)
+    # Routed tokens are split over the ranks; without sequence parallelism they are gathered behind the experts.
+    routed = np.where((costs.routed_bytes > 0) & (shapes.sp == 0), costs.expert_blocks * gathered, 0.0)
+    return costs.tp_reductions * np.where(shapes.sp > 0, 2.0 * gathered, plain) + routed
 
 
 def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:

@@ -99,57 +99,85 @@ def _estimate_chunk(
 def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> Pieces:
     """What a step is put together from: times of the mean layer, of stages, of everything around them."""
     job, layouts, layer = model.job, model.layouts, model.layer
-    stages, stack = layouts.stages, job.stack
     forward, backward = layer.forward_s[shape], layer.backward_s[shape]
     recompute = _recompute_s(model, strategies, shape, forward)
-    overlap = strategies.overlap.astype(float) * stack.dp_overlap
+    overlap = strategies.overlap.astype(float) * job.stack.dp_overlap
     gather, gather_all = _exposed_gathers_s(model, layout, overlap, forward, backward + recompute)
     layer_s = forward + backward + recompute + gather
-    first = _end_s(model.first, shape, layouts.first_gather_s[layout], overlap, stack.interference)
-    last = _end_s(model.last, shape, layouts.last_gather_s[layout], overlap, stack.interference)
-    alone = strategies.pp == 1
-    at_first = stages.first[layout] * layer_s + first + np.where(alone, last, 0.0)
-    at_last = np.where(alone, 0.0, stages.last[layout] * layer_s + last)
-    at_middle = np.where(strategies.pp > 2, stages.middle[layout] * layer_s, 0.0)
-    busiest = np.maximum(np.maximum(at_first, at_last), at_middle)
-    others = model.layers * layer_s + first + last - busiest
+    slack = _slack_s(model, layout, overlap, forward, backward + recompute)
+    first = _end_s(model.first, shape, layouts.first_gather_s[layout], overlap, slack, job.stack.interference)
+    last = _end_s(model.last, shape, layouts.last_gather_s[layout], overlap, slack, job.stack.interference)
+    busiest = _busiest(layouts.stages, layout, strategies.pp, layer_s, (first, last))
     send, send_all = _send_s(model, strategies, shape, layout)
     compute = (
         model.layers * (_device_s(layer, shape) + recompute)
         + _device_s(model.first, shape)
         + _device_s(model.last, shape)
     )
-    bubble = (others + (strategies.pp - 1) * send) / strategies.vpp
+    # A stage that waits gathers meanwhile: its bubble shows of ZeRO-3 only what always blocks or slows.
+    excess = gather - _steady_gather_s(model, layout, overlap)
+    others = model.layers * layer_s + first + last - busiest.seconds - excess * (model.layers - busiest.layers)
     put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
-    bubble = np.maximum(bubble - _filled_s(strategies, stages, layout, microbatches, put_off), 0.0)
-    reduce = _reduce_s(model, strategies, layout, forward, backward)
+    least = np.minimum(forward, layer_s - forward - put_off)
+    filled = _filled_s(model, strategies, shape, busiest, microbatches, put_off, least)
+    bubble = np.maximum((others + (strategies.pp - 1) * send) / strategies.vpp - filled, 0.0)
     moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
     return Pieces(
         microbatches=microbatches,
-        layers=np.where(
-            at_middle >= busiest,
-            stages.middle[layout],
-            np.where(at_last > at_first, stages.last[layout], stages.first[layout]),
-        ),
-        is_first=(at_middle < busiest) & (at_last <= at_first),
-        is_last=((at_middle < busiest) & (at_last > at_first)) | alone,
+        layers=busiest.layers,
+        is_first=busiest.is_first,
+        is_last=busiest.is_last,
         recompute_s=recompute,
         gather_s=gather,
         gather_all_s=gather_all,
         first_gather_s=layouts.first_gather_s[layout],
         last_gather_s=layouts.last_gather_s[layout],
         overlap=overlap,
+        slack_s=slack,
         compute_s=compute,
-        busiest_s=busiest,
+        busiest_s=busiest.seconds,
         send_s=send,
         send_all_s=send_all,
         wait_s=layouts.wait_s[layout],
-        offload_s=_offload_s(model, strategies, shape, layout, busiest),
+        offload_s=_offload_s(model, strategies, shape, layout, busiest.seconds),
         bubble_s=bubble,
-        reduce_s=reduce,
+        reduce_s=_reduce_s(model, strategies, layout, forward, backward),
         reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
         update_s=layouts.update_s[layout] + moved,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Busiest:
+    """The stage with most work: its time per microbatch, its layers, which ends of the model it has."""
+
+    seconds: Array
+    layers: Array
+    is_first: NDArray[np.bool_]
+    is_last: NDArray[np.bool_]
+
+
+def _busiest(stages: Stages, layout: Ints, pp: Ints, layer_s: Array, ends: tuple[Array, Array]) -> _Busiest:
+    first, last = ends
+    alone = pp == 1
+    at_first = stages.first[layout] * layer_s + first + np.where(alone, last, 0.0)
+    at_last = np.where(alone, 0.0, stages.last[layout] * layer_s + last)
+    at_middle = np.where(pp > 2, stages.middle[layout] * layer_s, 0.0)
+    most = np.maximum(np.maximum(at_first, at_last), at_middle)
+    ahead = at_last > at_first
+    ends_layers = np.where(ahead, stages.last[layout], stages.first[layout])
+    return _Busiest(
+        seconds=most,
+        layers=np.where(at_middle >= most, stages.middle[layout], ends_layers),
+        is_first=(at_middle < most) & ~ahead,
+        is_last=((at_middle < most) & ahead) | alone,
+    )
+
+
+def _steady_gather_s(model: _Model, layout: Ints, overlap: Array) -> Array:
+    """Of a layer's ZeRO-3 communication, what blocks and what it slows, however long it is."""
+    both = model.layouts.gather_forward_s[layout] + model.layouts.gather_backward_s[layout]
+    return both * (1.0 - overlap * (1.0 - model.job.stack.interference))
 
 
 def _device_s(part: Part, shape: Ints) -> Array:
@@ -170,7 +198,8 @@ def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Ar
     full = strategies.recompute == RECOMPUTES.index("full")
     selective = strategies.recompute == RECOMPUTES.index("selective")
     forward = forward / model.job.graph.passes  # of recycled passes, only the last is needed again
-    return np.where(full, share * forward, np.where(selective, model.layer.costs.selective_s[shape], 0.0))
+    again = model.layer.costs.selective_s[shape] + model.layer.regather_s[shape]
+    return np.where(full, share * forward, np.where(selective, again, 0.0))
 
 
 def _exposed_gathers_s(
@@ -195,13 +224,24 @@ def _reduce_s(model: _Model, strategies: Strategies, layout: Ints, forward: Arra
     for whole, work in ((layouts.reduce_s[layout], backward), (layouts.renew_s[layout], forward)):
         inner = whole * (1.0 - edge)
         total = total + whole * edge + shown_s(layers * work, inner, share, i)
+        # The last microbatch goes back through stages that are all slowed in turn, the first one forward too.
+        slowed = i * np.minimum(inner * share, layers * work)
+        total = total + (strategies.pp - 1) / strategies.vpp * slowed
     return total
 
 
-def _end_s(part: Part, shape: Ints, gather: Array, overlap: Array, interference: float) -> Array:
-    """Forward and backward of one end of the model, with its own ZeRO-3 gathers."""
+def _slack_s(model: _Model, layout: Ints, overlap: Array, forward: Array, backward: Array) -> Array:
+    """What a layer's forward and backward could hide beyond the layer's own ZeRO-3 communication."""
+    ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
+    return np.maximum(forward - ahead * overlap, 0.0) + np.maximum(backward - behind * overlap, 0.0)
+
+
+def _end_s(
+    part: Part, shape: Ints, gather: Array, overlap: Array, slack: Array, interference: float
+) -> Array:
+    """Forward and backward of one end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
     work = part.forward_s[shape] + part.backward_s[shape]
-    return work + shown_s(work, gather, overlap, interference)
+    return work + shown_s(work + slack, gather, overlap, interference)
 
 
 def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
@@ -223,17 +263,30 @@ def _layer_without_weights_s(
 
 
 def _filled_s(
-    strategies: Strategies, stages: Stages, layout: Ints, microbatches: Array, put_off: Array
+    model: _Model,
+    strategies: Strategies,
+    shape: Ints,
+    busiest: _Busiest,
+    microbatches: Array,
+    put_off: Array,
+    least: Array,
 ) -> Array:
     """What weight gradients fill of the bubble, as in ZB-H1 (Qi et al., 2023).
 
-    With enough microbatches a stage's share F + B + W of the bubble becomes F + B − W. Every stage is
-    credited with the layers of the one that has fewest, so that nothing that is faster makes a step longer.
+    Of other stages the bubble shows forwards and gradients of inputs only. The busiest stage puts off its own
+    weight gradients by as many microbatches as there are stages after the first, and does them while it would
+    wait; a layer's (`put_off`) as far as its forward and its gradients of inputs are as long (`least`).
     """
-    fewest = np.minimum(np.minimum(stages.first, stages.last), stages.middle)[layout]
-    times = np.minimum(2.0 * (strategies.pp - 1), strategies.pp + microbatches - 2.0)
-    is_zero = strategies.schedule == SCHEDULES.index("zb")
-    return np.where(is_zero, times * fewest * put_off, 0.0)
+    if not (strategies.schedule == SCHEDULES.index("zb")).any():
+        return np.zeros(len(strategies))
+    first, last = (
+        part.backward_s[shape] - part.without_weight_s[shape] for part in (model.first, model.last)
+    )
+    mine = busiest.is_first * first + busiest.is_last * last
+    others = (model.layers - busiest.layers) * put_off + first + last - mine
+    times = np.minimum(strategies.pp, microbatches) - 1.0
+    filled = others + times * (busiest.layers * np.minimum(put_off, least) + mine)
+    return np.where(strategies.schedule == SCHEDULES.index("zb"), filled, 0.0)
 
 
 def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array) -> Array:

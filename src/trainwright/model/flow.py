@@ -71,6 +71,17 @@ def wire(graph: Graph) -> tuple[Instance, ...]:
     return tuple(instances)
 
 
+def recycled(instances: Sequence[Instance]) -> dict[str, str]:
+    """What a pass of a model that recycles is given by the pass before: inputs by name, and those values."""
+    found: dict[str, str] = {}
+    for each in instances:
+        found |= {"input/previous_row": name for name in each.outputs if name.endswith("/single.row")}
+        for tensor, name in zip(each.op.inputs, each.inputs, strict=True):
+            if tensor.name == "pair":
+                found["input/previous_pair"] = name  # the last one stands
+    return found
+
+
 _Read = tuple[bool, str]  # whether this block writes it, and its name
 
 

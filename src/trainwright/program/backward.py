@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainwright.program.builder import Builder, chunk_name
-from trainwright.program.forward import Cell, Forward
+from trainwright.program.forward import CARRIED, Cell, Forward, is_no_larger
 from trainwright.program.layout import Layout
+from trainwright.program.losses import answer_weight, splits_vocabulary, statistics_layout, statistics_of
+from trainwright.program.offload import BROUGHT
 from trainwright.program.step import STATE_GRADIENT, Step, Value, gradient
 from trainwright.program.values import Store
 
@@ -27,17 +29,26 @@ class Backward:
     last: int = -1  # the last step that gave gradients of inputs
     weights: tuple[Value, ...] = ()  # of the block at work, where they are gathered for it
 
+    @property
+    def stores(self) -> list[Store]:
+        """Where what it reads is looked for."""
+        return [self.kept, *([self.again.store] if self.again is not None else [])]
+
     def run(self, cell: Cell, after: Sequence[int] = ()) -> None:
         """Add the backward of one operator's part: the gradients of its inputs, then of its weights."""
         b, (index, chunk) = self.builder, cell
         instance = b.instances[index]
-        if instance.block != self.block:
+        part = instance.block if b.placed[index].serial[1] == 1 else f"{instance.block}#{chunk}"
+        if part != self.block:
             same = self.stage == b.stages[index]
-            self.block, self.stage = instance.block, b.stages[index]
+            self.block, self.stage = part, b.stages[index]
             self.weights_done, self.weights_now = self.weights_now if same else [], []
         incoming = self._incoming(cell)
         first = len(b.steps)
-        saved = self._saved(cell)
+        saved = self._saved(cell) + self._statistics(cell)
+        for number in range(first, len(b.steps)):
+            if b.steps[number].phase == "R":
+                b.steps[number] = b.steps[number].set(after_weights=tuple(self.weights_done))
         beside = self._streamed(first, index)
         time = b.time(index)
         uneven = b.device_times(index)
@@ -46,12 +57,16 @@ class Backward:
         common = {
             "name": instance.name, "kind": "compute", "mesh": b.placed[index].mesh, "stage": b.stages[index],
             "block": instance.block, "instance": index, "chunk": chunk,
-            "reads": (*incoming, *(v for v in saved if v not in beside), *(self.weights if instance.op.weights else ())),
+
         }  # fmt: skip
+        needed = tuple(value for value in saved if value not in beside)
         own = (Value(STATE_GRADIENT + instance.name, b.layout(index, instance.op.output, "written")),)
         step = b.add(
             Step(
-                **common, phase="I", cause=_cause(instance.op.kind), writes=writes if weights else (*writes, *own),
+                # A product's gradient of its input does not need that input: only that of its weights does.
+                **common, reads=(*incoming, *(() if weights else needed), *(self.weights if instance.op.weights else ())),
+                phase="I", cause=_cause(instance.op.kind), writes=writes if weights else (*writes, *own),
+                scale=answer_weight(b) if instance.op.kind == "loss" else 1.0,
                 seconds=float(time.data_s[0]), kernels=time.kernels, after=tuple(after),
                 uneven_s={d: float(t.data_s[0]) for d, t in uneven.items()},
                 after_weights=tuple(self.weights_done), beside=tuple(dict.fromkeys(beside.values())),
@@ -60,18 +75,30 @@ class Backward:
         self.last = step
         for value in writes:
             self.gradients.add(value.name, value.layout, step)
-        if b.placed[index].stream:
-            self._stream_out(writes, index, step)
+        if instance.op.kind == "attention":
+            self._send_home(writes, index, step)
         if weights:
             self.weights_now.append(
                 b.add(
                     Step(
-                        **common, phase="W", cause="matmul", writes=own, lane="filler",
+                        **common, reads=(*incoming, *needed), phase="W", cause="matmul", writes=own, lane="filler",
                         seconds=float(time.weight_s[0]),
                         uneven_s={d: float(t.weight_s[0]) for d, t in uneven.items()},
                     )
                 )
             )  # fmt: skip
+
+    def _statistics(self, cell: Cell) -> tuple[Value, ...]:
+        """What a loss over a split vocabulary has summed; it is done again first where the plan says so."""
+        b, (index, chunk) = self.builder, cell
+        instance, placed = b.instances[index], b.placed[index]
+        if instance.op.kind == "loss" and placed.recompute and cell not in self.remade:
+            self._again(instance.outputs[0], cell)
+        if not splits_vocabulary(b, index):
+            return ()
+        tensor = statistics_of(instance.op)
+        name = chunk_name(f"{instance.block}/{tensor.name}", instance.op, tensor, placed, chunk)
+        return (Value(name, replace(statistics_layout(b, index), partial=())),)
 
     def _streamed(self, first: int, index: int) -> dict[Value, int]:
         """Gathers since step `first` that arrive while the operator works."""
@@ -83,20 +110,21 @@ class Backward:
             if b.placed[index].stream and b.steps[number].cause == "cp"
         }
 
-    def _stream_out(self, writes: Sequence[Value], index: int, step: int) -> None:
-        """Send partial gradients of keys and values to where those were made, as they come."""
+    def _send_home(self, writes: Sequence[Value], index: int, step: int) -> None:
+        """Sum partial gradients of keys and values together, where those were made; streamed ones as they come."""
         b = self.builder
         first = len(b.steps)
         together = Store()
         wanted: list[tuple[str, Layout]] = []
         for value in writes:
-            if value.layout.partial and self.kept.layouts(value.name.removeprefix("d:")):
-                home = self.kept.layouts(value.name.removeprefix("d:"))[0]
+            home = b.homes.get(value.name.removeprefix("d:"))
+            if value.layout.partial and home is not None:
                 together.versions[value.name] = {value.layout: self.gradients.versions[value.name][value.layout]}
                 wanted.append((value.name, replace(home, partial=())))
         b.fetch(together, wanted, index, "I")
-        for number in range(first, len(b.steps)):
-            b.steps[number] = b.steps[number].set(alongside=step)
+        if b.placed[index].stream:
+            for number in range(first, len(b.steps)):
+                b.steps[number] = b.steps[number].set(alongside=step)
         for name, layout in wanted:
             for number in together.versions[name][layout]:
                 self.gradients.add(name, layout, number)
@@ -157,10 +185,13 @@ class Backward:
             store, own = found
             layout = b.layout(index, used, role, b.written_dims[own])  # type: ignore[arg-type]
             wanted.append((own, layout))
-        values = []
-        for own, layout in wanted:
-            store = self.again.store if self.again is not None and own in self.again.store else self.kept
-            values += b.fetch(store, [(own, layout)], index, "I")
+        values: list[Value] = []
+        again = self.again.store if self.again is not None else Store()
+        for store in (again, self.kept):
+            mine = [(own, layout) for own, layout in wanted if (own in again) == (store is again)]
+            if op.kind == "attention":
+                store = _without_gathered(store, [own for own, _ in mine])
+            values += b.fetch(store, mine, index, "I")
         return tuple(values)
 
     def _find(self, name: str, whole: str, cell: Cell) -> tuple[Store, str] | None:
@@ -169,8 +200,9 @@ class Backward:
             for each in (name, whole):
                 if self.again is not None and each + "~" in self.again.store:
                     return self.again.store, each + "~"
-                if each in self.kept:
-                    return self.kept, each
+                for own in (each + BROUGHT, each):
+                    if own in self.kept:
+                        return self.kept, own
             self._again(whole, cell)
         return None
 
@@ -194,6 +226,8 @@ class Backward:
 
     def _run_around(self, at: int) -> Iterator[Cell]:
         """The cells around one that are recomputed with it: neighbours in its block and its serial part."""
+        if self.builder.placed[self.order[at][0]].serial[1] > 1:
+            yield from self._read_before(at)
 
         def belongs(other: int) -> bool:
             (index, chunk), (own, part) = self.order[other], self.order[at]
@@ -211,16 +245,48 @@ class Backward:
             last += 1
         yield from self.order[first : last + 1]
 
+    def _read_before(self, at: int) -> list[Cell]:
+        """What a serial part reads of its block that is made whole before all parts, and is not kept."""
+        b, (own, part) = self.builder, self.order[at]
+        region = b.instances[own].block
+        cells = [cell for cell in self.order if b.instances[cell[0]].block == region]
+        wanted = {
+            name for index, chunk in cells if chunk == part and b.placed[index].serial == b.placed[own].serial
+            for name in b.instances[index].inputs
+        }  # fmt: skip
+        found: list[Cell] = []
+        for index, chunk in reversed(cells):
+            made = wanted.intersection(b.instances[index].outputs)
+            again = b.placed[index].recompute and b.placed[index].serial[1] == 1
+            if again and any(name not in self.kept for name in made):
+                found.append((index, chunk))
+                wanted.update(b.instances[index].inputs)
+        return found[::-1]
+
     def _outgoing(self, cell: Cell) -> Iterator[Value]:
         """The gradients of the operator's inputs."""
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
-            if name.startswith("input/") or tensor.element in ("index", "mask"):
+            if name.startswith("input/") or tensor.element in ("index", "mask") or tensor.name in CARRIED:
                 continue
             own = chunk_name(name, instance.op, tensor, placed, chunk)
             own = own if own in b.shapes else name
             yield Value(gradient(own), b.layout(index, tensor, "gradient of read", b.written_dims[own]))
+
+
+def _without_gathered(store: Store, names: Sequence[str]) -> Store:
+    """Values as they were made: what attention gathers is not kept, not even when it is done again."""
+    return Store(
+        {
+            name: {
+                layout: store.versions[name][layout]
+                for layout in store.layouts(name)
+                if is_no_larger(layout, store.layouts(name)[0])
+            }
+            for name in names
+        }
+    )
 
 
 def _plain(kept: Store) -> Store:

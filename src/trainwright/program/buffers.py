@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainwright.model.graph import Op
+from trainwright.program.bundles import weight_elements
 from trainwright.program.entries import Entries, Writer
 from trainwright.program.forward import sides
 from trainwright.program.lower import Program
 from trainwright.program.moves import LOCAL
 from trainwright.program.places import Places
-from trainwright.program.state import state_bytes
+from trainwright.program.state import state_bytes, widths
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.table import FROM_THE_START
 from trainwright.program.values import held_bytes, shape_of
@@ -32,6 +34,7 @@ def find_buffers(
     found = list(_state(program, places))
     for writer in writers:
         found += _values(program, places, entries, writer)
+        found += _whole_gradients(program, places, entries, writer)
         found += _side_results(program, places, entries, writer)
     return found
 
@@ -69,8 +72,9 @@ def _values(program: Program, places: Places, entries: Entries, writer: Writer) 
         for move in step.beside:
             for value in route.steps[move].writes:
                 read.setdefault(value, []).append(number)
+    shared = _shared_gradients(program, writer.route)
     for value, steps in made.items():
-        if value.name.startswith(STATE_GRADIENT) or route.steps[steps[0]].kind in LOCAL:
+        if value.name.startswith(STATE_GRADIENT) or value in shared or route.steps[steps[0]].kind in LOCAL:
             continue
         size, category = _size(program, writer.route, value, route.steps[steps[0]], read.get(value, ()))
         if not size:
@@ -85,6 +89,38 @@ def _values(program: Program, places: Places, entries: Entries, writer: Writer) 
                 for p in _where(places, route.steps[n], place)
             ]
             yield Buffer(place=place, size_bytes=size, category=category, writer=at, readers=tuple(ends))
+
+
+def _shared_gradients(program: Program, route: int) -> set[Value]:
+    """Gradients that need no memory of their own: those of a sum's terms are all the gradient of the first."""
+    found: set[Value] = set()
+    for step in program.routes[route].steps:
+        if step.phase == "I" and step.kind == "compute" and _is_sum(program.instances[step.instance].op):
+            found.update(value for value in step.writes[1:] if value.name.startswith(GRADIENT))
+    return found
+
+
+def _is_sum(op: Op) -> bool:
+    alike = all(tensor.dims == op.output.dims for tensor in op.inputs)
+    return op.kind == "elementwise" and alike and not (op.saved or op.extra_outputs or op.weights)
+
+
+def _whole_gradients(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:
+    """Gradients of weights of which each device keeps a shard, from their making until they are scattered."""
+    builder, route = program.builders[writer.route], program.routes[writer.route]
+    made = {value: n for n, step in reversed(list(enumerate(route.steps))) for value in step.writes}
+    index = {each.name: number for number, each in enumerate(program.instances)}
+    for number, step in enumerate(route.steps):
+        if step.kind != "reduce_scatter" or step.phase != "W":
+            continue
+        for value in step.reads:
+            size = weight_elements(builder, index[value.name.removeprefix(STATE_GRADIENT)])
+            for place in places.covered(step.mesh.devices):
+                yield Buffer(
+                    place=place, size_bytes=size * widths(builder).reduced, category="gradients",
+                    writer=entries.begin[(writer.route, made[value], place)],
+                    readers=(entries.end[(writer.route, number, place)],),
+                )  # fmt: skip
 
 
 def _where(places: Places, step: Step, place: int) -> tuple[int, ...]:

@@ -30,9 +30,11 @@ class Builder:
     instances: Sequence[Instance]
     placed: Sequence[Placed]
     stages: Sequence[int]  # of each operator
+    twins: Sequence[Sequence[Placed]] = ()  # on the other routes, whose copies of weights are summed with these
     steps: list[Step] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     written_dims: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    homes: dict[str, Layout] = field(default_factory=dict)  # how each value was first written
     aliases: dict[Value, Value] = field(default_factory=dict)  # values that lie the same in two layouts
     _layouts: dict[tuple[int, int, int, Role, tuple[str, ...]], Layout] = field(default_factory=dict)
     _times: dict[tuple[int, int], OpTime] = field(default_factory=dict)
@@ -47,9 +49,8 @@ class Builder:
         """Sizes of all dims around an operator, for one microbatch over all devices."""
         if instance.segment not in self._sizes:
             segment = self.setting.graph.segments[instance.segment]
-            self._sizes[instance.segment] = dim_sizes(
-                self.setting.graph, segment, self.plan.batch, self.setting.seq
-            )
+            sizes = dim_sizes(self.setting.graph, segment, self.plan.batch, self.setting.seq)
+            self._sizes[instance.segment] = {**sizes, "statistics": 2}
         return self._sizes[instance.segment]
 
     def layout(self, index: int, tensor: Tensor, role: Role, dims: tuple[str, ...] = ()) -> Layout:
@@ -81,11 +82,15 @@ class Builder:
             for device in placed.mesh.devices
         }
 
-    def name_shape(self, name: str, tensor: Tensor, instance: Instance, chunks: int = 1) -> None:
-        """Remember what a value is made of, under the dims that it is first written with."""
+    def name_shape(self, name: str, tensor: Tensor, instance: Instance, part: tuple[str, int] = ("", 1)) -> None:
+        """Remember what a value is made of, under the dims that it is first written with.
+
+        `part` is the dim of which it has but a part, and the number of those.
+        """
         if name not in self.shapes:
-            size = self.setting.machine.element_bytes
-            self.shapes[name] = shape_of(tensor, self.sizes(instance), size, chunks)
+            sizes, (dim, parts) = self.sizes(instance), part
+            sizes = {**sizes, dim: sizes[dim] // parts} if parts > 1 else sizes
+            self.shapes[name] = shape_of(tensor, sizes, self.setting.machine.element_bytes)
             self.written_dims[name] = tensor.dims
 
     def fetch(
@@ -175,7 +180,7 @@ def chunk_name(name: str, op: Op, tensor: Tensor, placed: Placed, chunk: int) ->
     """The name of the part of a value that one of an operator's serial parts has; the value's own if whole."""
     dim, chunks = placed.serial
     if chunks > 1 and split_dim(op, tensor, dim) is not None:
-        return f"{name}#{chunk}"
+        return f"{name}#{dim}.{chunk}.{chunks}"
     return name
 
 

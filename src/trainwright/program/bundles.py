@@ -2,19 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import lru_cache
 from math import prod
 
+import numpy as np
+
 from trainwright.model.graph import elements
+from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder
 from trainwright.program.layout import Layout, Mesh
+from trainwright.program.step import Weight
+
+Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """Weights of one block that lie alike: `elements` on each device, the same on every device of a group.
 
-    `group` are the devices, of the first device's group, whose gradients are summed. `summed_first` are those
+    `groups` are the devices whose gradients are summed, `group` those of the first. `first_groups` are those
     whose gradients must be added before because an axis that splits activations copies these weights (norms
     under sequence parallelism).
     """
@@ -22,13 +28,38 @@ class Bundle:
     block: str
     stage: int
     mesh: Mesh
-    group: tuple[int, ...]
-    summed_first: tuple[int, ...]
+    groups: Groups
+    first_groups: Groups
     elements: float
-    instances: tuple[int, ...]
+    weights: tuple[Weight, ...]
     shards: Mapping[str, int]
     offloads: frozenset[str]
     experts: bool = False
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The devices of the first group."""
+        return self.groups[0]
+
+    @property
+    def summed_first(self) -> tuple[int, ...]:
+        """The devices of the first of the groups that add before."""
+        return self.first_groups[0] if self.first_groups else ()
+
+    @property
+    def instances(self) -> tuple[int, ...]:
+        """The operators that own these weights."""
+        return tuple(dict.fromkeys(index for index, _ in self.weights))
+
+    def sharding(self, what: str) -> Groups:
+        """All groups of devices that share one copy of some state."""
+        ranks = len(self.sharded(what))
+        return tuple(each[at : at + ranks] for each in self.groups for at in range(0, len(each), ranks))
+
+    def copying(self, what: str) -> Groups:
+        """All groups of devices that hold the same shard."""
+        ranks = len(self.sharded(what))
+        return tuple(each[at::ranks] for each in self.groups for at in range(ranks))
 
     def sharded(self, what: str) -> tuple[int, ...]:
         """The devices that share one copy of some state; just the first if it is not sharded."""
@@ -42,42 +73,48 @@ class Bundle:
         return self.group[:: len(self.sharded(what))]
 
 
-def group_along(mesh: Mesh, axes: Sequence[int]) -> tuple[int, ...]:
-    """The devices that differ from the first only along some axes, in order."""
-    ranges = [range(size) if axis in axes else range(1) for axis, size in enumerate(mesh.axes)]
-    strides = [prod(mesh.axes[axis + 1 :]) for axis in range(len(mesh.axes))]
-    return tuple(
-        mesh.devices[sum(at * stride for at, stride in zip(place, strides, strict=True))]
-        for place in product(*ranges)
-    )
+@lru_cache(maxsize=1024)
+def groups_along(meshes: tuple[Mesh, ...], axes: tuple[int, ...]) -> Groups:
+    """The devices that differ only along some axes, in order; those at equal places of all meshes together."""
+    found: list[dict[int, None]] = []
+    for mesh in meshes:
+        fixed = [axis for axis in range(len(mesh.axes)) if axis not in axes]
+        grid = np.array(mesh.devices).reshape(mesh.axes).transpose(*fixed, *axes)
+        rows = grid.reshape(-1, prod(mesh.axes[axis] for axis in axes)).tolist()
+        found = found or [{} for _ in rows]
+        for known, row in zip(found, rows, strict=True):
+            known |= dict.fromkeys(row)
+    return tuple(map(tuple, found))
 
 
 def bundles(builder: Builder) -> dict[str, list[Bundle]]:
     """The bundles of every block; a tied weight counts where it stands first, if both places share devices."""
     found: dict[str, list[Bundle]] = {}
     tied: dict[tuple[str, tuple[int, ...]], None] = {}
-    known: dict[tuple[int, int], list[tuple[str, tuple[int, ...], float]]] = {}
-    rows: dict[tuple[str, int, tuple[int, ...]], tuple[float, list[int]]] = {}
+    known: dict[tuple[int, int], list[tuple[str, Groups, float]]] = {}
+    rows: dict[tuple[object, ...], tuple[Groups, float, list[Weight]]] = {}
     for index, instance in enumerate(builder.instances):
         placed = builder.placed[index]
         key = (id(instance.op), id(placed))
         if key not in known:
             known[key] = list(_weights(builder, index))
-        for name, group, size in known[key]:
+        for name, groups, size in known[key]:
             if name in builder.setting.graph.tied:
                 if (name, placed.mesh.devices) in tied:
                     continue
                 tied[(name, placed.mesh.devices)] = None
-            row = (instance.block, id(placed.mesh.devices), group)
-            amount, members = rows.get(row, (0.0, []))
-            rows[row] = (amount + size, [*members, index])
-    for (block, _, group), (amount, members) in rows.items():
-        found.setdefault(block, []).append(_bundle(builder, block, group, amount, members))
+            kept = (*sorted(placed.shards.items()), *sorted(placed.offloads))
+            row = (instance.block, builder.stages[index], id(placed.mesh.devices), groups[0], kept)
+            _, amount, members = rows.get(row, (groups, 0.0, []))
+            rows[row] = (groups, amount + size, [*members, (index, name)])
+    for groups, amount, members in rows.values():
+        bundle = _bundle(builder, groups, amount, members)
+        found.setdefault(bundle.block, []).append(bundle)
     return {block: _with_first_sums(each) for block, each in found.items()}
 
 
-def _weights(builder: Builder, index: int) -> list[tuple[str, tuple[int, ...], float]]:
-    """Of each weight: its name, the group that sums its gradients, and its elements on one device."""
+def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
+    """Of each weight: its name, the groups that sum its gradients, and its elements on one device."""
     instance, placed = builder.instances[index], builder.placed[index]
     sizes = builder.sizes(instance)
     result = []
@@ -86,18 +123,40 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, tuple[int, ...], f
         size = float(elements(weight, sizes))
         for dim, _ in layout.splits:
             size /= layout.parts(dim)
-        result.append((weight.name, group_along(placed.mesh, layout.partial), size))
+        summed = tuple(axis for axis in layout.partial if _splits_result(builder, index, axis))
+        meshes = (placed.mesh, *(twin[index].mesh for twin in builder.twins))
+        result.append((weight.name, groups_along(meshes, summed), size))
     return result
 
 
+def weight_elements(builder: Builder, index: int) -> float:
+    """The elements of all weights of an operator on one device."""
+    return sum(size for _, _, size in _weights(builder, index))
+
+
+def _splits_result(builder: Builder, index: int, axis: int) -> bool:
+    """Whether an axis splits an operator's result, so that a bias sees a part of the result's gradient.
+
+    An axis that splits only what is summed over leaves that gradient whole, and a bias with the same
+    gradient on every device.
+    """
+    op, dim = builder.instances[index].op, builder.placed[index].dims[axis]
+    return any(split_dim(op, tensor, dim) is not None for tensor in (op.output, *op.extra_outputs))
+
+
 def _bundle(
-    builder: Builder, block: str, group: tuple[int, ...], amount: float, members: Sequence[int]
+    builder: Builder, groups: Groups, amount: float, members: Sequence[Weight]
 ) -> Bundle:
-    placed = builder.placed[members[0]]
+    index = members[0][0]
+    placed, instance = builder.placed[index], builder.instances[index]
+    shards = placed.shards
+    if "gradients" in shards:  # summed after each microbatch, so on its own route
+        own = sum(device in placed.mesh.devices for device in groups[0])
+        shards = {what: min(ranks or own, own) for what, ranks in shards.items()}
     return Bundle(
-        block=block, stage=builder.stages[members[0]], mesh=placed.mesh, group=group, summed_first=(),
-        elements=amount, instances=tuple(dict.fromkeys(members)), shards=placed.shards, offloads=placed.offloads,
-        experts=builder.instances[members[0]].op.kind == "grouped_matmul",
+        block=instance.block, stage=builder.stages[index], mesh=placed.mesh, groups=groups, first_groups=(),
+        elements=amount, weights=tuple(members), shards=shards, offloads=placed.offloads,
+        experts=instance.op.kind == "grouped_matmul",
     )  # fmt: skip
 
 
@@ -107,10 +166,19 @@ def _with_first_sums(listed: list[Bundle]) -> list[Bundle]:
     result = []
     for each in listed:
         larger = set(each.group) > set(main.group) and each.elements < main.elements and not each.experts
-        if larger and each.group[0] == main.group[0]:
-            rest = tuple(d for d in each.group if d == each.group[0] or d not in main.group)
-            extra = len(each.group) // max(len(main.group), 1)
-            result.append(replace(each, group=main.group, summed_first=rest[:extra]))
-        else:
-            result.append(each)
+        first = _first_groups(each.groups, main.groups) if larger and each.shards == main.shards else None
+        result.append(replace(each, groups=main.groups, first_groups=first) if first else each)
     return result
+
+
+@lru_cache(maxsize=256)
+def _first_groups(wide: Groups, narrow: Groups) -> Groups | None:
+    """The devices at equal places of the narrow groups inside each wide one; None if those do not fill it."""
+    home = {device: number for number, group in enumerate(wide) for device in group}
+    inside: list[list[tuple[int, ...]]] = [[] for _ in wide]
+    for group in narrow:
+        if len({home.get(device, -1) for device in group}) == 1 and group[0] in home:
+            inside[home[group[0]]].append(group)
+    if any(sum(map(len, parts)) != len(group) for group, parts in zip(wide, inside, strict=True)):
+        return None
+    return tuple(together for parts in inside for together in zip(*parts, strict=True))

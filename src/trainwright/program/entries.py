@@ -1,6 +1,6 @@
 """Steps as entries in the queues of places: what one microbatch, or one step, puts there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,9 +9,9 @@ from trainwright.cost.overlap import smooth_max
 from trainwright.program.lower import Program, Route
 from trainwright.program.moves import LOCAL, groups
 from trainwright.program.places import Places
-from trainwright.program.step import Step, Value
+from trainwright.program.step import STATE_GRADIENT, Step, Value
 
-LANES = ("main", "filler", "model", "data", "copy")
+LANES = ("main", "filler", "model", "data", "scatter", "copy")
 Group = tuple[int, str, int, int]  # route, phase of actions, stage, place
 
 
@@ -67,6 +67,7 @@ class Writer:
     blocks: dict[tuple[Group, str, str], list[int]] = field(default_factory=dict)
     weights: dict[int, int] = field(default_factory=dict)  # by stage, the last step that gave a weight gradient
     gathers: dict[str, list[int]] = field(default_factory=dict)  # P steps of each block
+    next_gather: dict[int, int] = field(default_factory=dict)  # of each gather of weights, the one after it
     inputs: list[tuple[int, ...]] = field(default_factory=list)  # of each step, the steps it waits for
 
     def run(self) -> None:
@@ -75,6 +76,7 @@ class Writer:
         for number, step in enumerate(route.steps):
             if step.phase == "P":
                 self.gathers.setdefault(step.block, []).append(number)
+        self.next_gather = _next_gathers(route)
         for number, step in enumerate(route.steps):
             self.inputs.append(self._waits(number, step))
             if step.lane == "filler":
@@ -83,12 +85,21 @@ class Writer:
                 self.written.setdefault(value, []).append(number)
             for place in self.places.covered(step.mesh.devices):
                 self._place(number, step, place)
-                if step.lane != "data" and step.phase not in "PS":
+                if step.lane not in ("data", "scatter", "copy") and step.phase not in "PS":
                     key = (self._group(step, place), step.block, "R" if step.phase == "R" else "")
                     self.blocks.setdefault(key, []).append(number)
 
     def _route(self) -> Route:
         return self.program.routes[self.route]
+
+    def ends_of(self, names: Container[str]) -> list[int]:
+        """The entries that end the making of some values, at every place."""
+        made = {number for value, steps in self.written.items() if value.name in names for number in steps}
+        return [
+            self.entries.end[(self.route, number, place)]
+            for number in sorted(made)
+            for place in self.places.covered(self._route().steps[number].mesh.devices)
+        ]
 
     def _group(self, step: Step, place: int) -> Group:
         return (self.route, action_phase(step, merged=self.merged), step.stage, place)
@@ -144,12 +155,27 @@ class Writer:
         e.end[key] = e.add(second)
 
     def _settle(self, number: int, place: int) -> None:
-        """Let what blocks of a gather ahead queue where its values are first used."""
+        """Let what blocks of a gather ahead queue where its values are first used, and wait as they do."""
         e = self.entries
+        user = e.begin[(self.route, number, place)]
         for other in self.inputs[number]:
             step = self._route().steps[other]
-            if step.lane == "data" and step.kind == "all_gather" and 0.0 < step.blocking and step.phase != "P":
-                e.position.setdefault(e.end[(self.route, other, place)], e.begin[(self.route, number, place)] - 0.25)
+            if step.lane != "data" or step.kind != "all_gather" or step.phase == "P" or step.blocking <= 0.0:
+                continue
+            gather = e.end[(self.route, other, place)]
+            if gather not in e.position:
+                self._chain(other, gather, place)
+                e.position[gather] = user - 0.25
+                # Other gathers of the same block are waited for by the user itself.
+                more = [n for n in e.listed[user].inputs if n not in e.listed[gather].inputs and not _is_gather(e.listed[n])]
+                e.listed[gather].inputs += [n for n in more if n != gather]
+
+    def _chain(self, number: int, gather: int, place: int) -> None:
+        """What blocks of a gather holds up the next one of its stage and phase as well: they share links."""
+        e, step = self.entries, self._route().steps[number]
+        following = self.next_gather.get(number)
+        if following is not None and (self.route, following, place) in e.begin and step.blocking < 1.0:
+            e.listed[e.begin[(self.route, following, place)]].inputs.append(gather)
 
     def _entry_inputs(self, number: int, step: Step, place: int) -> list[int]:
         e = self.entries
@@ -176,9 +202,28 @@ class Writer:
         )
 
 
+def _is_gather(entry: Entry) -> bool:
+    return entry.label.startswith("weights/")
+
+
+def _next_gathers(route: Route) -> dict[int, int]:
+    """Of each gather of weights, the next one of the same stage and phase."""
+    last: dict[tuple[int, str, int], int] = {}
+    found: dict[int, int] = {}
+    for number, step in enumerate(route.steps):
+        if step.lane == "data" and step.kind == "all_gather" and step.phase != "P":
+            key = (step.stage, step.phase, step.passes)
+            if key in last:
+                found[last[key]] = number
+            last[key] = number
+    return found
+
+
 def launch_s(route: Route, numbers: Sequence[int], op_s: float) -> float:
     """What the host adds to a block: it launches kernels one by one, however short they are."""
     steps = [route.steps[number] for number in numbers]
+    if steps[0].phase == "R" and not any(step.cause == "matmul" for step in steps):
+        return 0.0  # a few operators done again are launched with the backward
     host = op_s * sum(step.kernels for step in steps)
     if not host:
         return 0.0
@@ -207,7 +252,21 @@ def entries_of(program: Program, places: Places, *, merged: bool) -> tuple[Entri
         writer = Writer(program=program, route=number, places=places, entries=entries, merged=merged)
         writer.run()
         writers.append(writer)
+    for writer in writers if len(writers) > 1 else ():
+        _wait_for_copies(entries, writer, [other for other in writers if other is not writer])
     return entries, writers
+
+
+def _wait_for_copies(entries: Entries, writer: Writer, others: Sequence[Writer]) -> None:
+    """Let sums of weight gradients wait for the copies of those weights on other routes."""
+    steps = writer.program.routes[writer.route].steps
+    for number, step in enumerate(steps):
+        names = {value.name for value in step.reads if value.name.startswith(STATE_GRADIENT)}
+        if step.phase != "S" or not names:
+            continue
+        awaited = [end for other in others for end in other.ends_of(names)]
+        for place in writer.places.covered(step.mesh.devices):
+            entries.listed[entries.begin[(writer.route, number, place)]].inputs += awaited
 
 
 def in_groups(entries: Iterable[Entry]) -> dict[Group, list[int]]:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from trainwright.model.graph import Tensor
+from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder, chunk_name
 from trainwright.program.layout import Layout
+from trainwright.program.losses import splits_vocabulary, statistics_layout, statistics_of
+from trainwright.program.offload import BROUGHT
 from trainwright.program.step import Step, Value
 from trainwright.program.values import Store
 
+CARRIED = ("probabilities",)  # travel with the tokens that they weigh
 Cell = tuple[int, int]  # an operator, and which of its serial parts
 
 
@@ -24,9 +29,15 @@ def cells(builder: Builder) -> list[Cell]:
 
 
 def _runs(builder: Builder) -> Iterator[list[int]]:
-    """Neighbours in one block that are split into equally many serial parts; others alone."""
+    """Neighbours in one block that are split into equally many serial parts; others alone.
+
+    What stands between them without reading from them comes before them.
+    """
     run: list[int] = []
     for index, placed in enumerate(builder.placed):
+        if run and _goes_before(builder, index, run):
+            yield [index]
+            continue
         joins = (
             run
             and placed.serial[1] > 1
@@ -41,6 +52,13 @@ def _runs(builder: Builder) -> Iterator[list[int]]:
         yield run
 
 
+def _goes_before(builder: Builder, index: int, run: Sequence[int]) -> bool:
+    instance, last = builder.instances[index], builder.instances[run[-1]]
+    made = {name for each in run for name in builder.instances[each].outputs}
+    serial = (builder.placed[index].serial[1], builder.placed[run[-1]].serial[1])
+    return serial[0] == 1 < serial[1] and instance.block == last.block and made.isdisjoint(instance.inputs)
+
+
 @dataclass(slots=True, kw_only=True)
 class Forward:
     """A pass through operators: what it has made, under names with a suffix of its own."""
@@ -53,6 +71,8 @@ class Forward:
     passes: int = 0
     weights: tuple[Value, ...] = ()  # of the block at work, where they are gathered for it
     crossing: frozenset[str] = frozenset()  # results that are kept though they are made by what is recomputed
+    recycled: dict[str, str] = field(default_factory=dict)  # inputs that the pass before has made
+    before: int = 0  # the number of that pass
 
     def run(self, cell: Cell, after: Sequence[int] = ()) -> int:
         """Add one operator's part with the moves that it needs; the number of its step."""
@@ -60,6 +80,8 @@ class Forward:
         instance, placed = b.instances[index], b.placed[index]
         first = len(b.steps)
         reads = b.fetch(self.store, list(self._inputs(cell)), index, self.phase)
+        if self.passes or self.recycled:
+            self._count_passes(first, index)
         beside = self._streamed(first, index)
         writes = tuple(self._outputs(cell))
         time = b.time(index)
@@ -76,56 +98,101 @@ class Forward:
         )  # fmt: skip
         for value in writes:
             self.store.add(value.name, value.layout, step)
+            b.homes.setdefault(value.name.removesuffix(self.suffix), value.layout)
+        if splits_vocabulary(b, index):
+            return self._close_loss(cell, step)
         if self.phase == "F":
             self._keep(cell, reads, writes, step)
         return step
+
+    def _close_loss(self, cell: Cell, step: int) -> int:
+        """Once all parts of the vocabulary are there: sum their statistics, and the loss is known from them."""
+        b, (index, chunk) = self.builder, cell
+        instance, placed = b.instances[index], b.placed[index]
+        op, (dim, chunks) = instance.op, placed.serial
+        if self.phase == "R" or (dim in op.contracted and chunk + 1 < chunks):
+            return step
+        (name,) = (value.name for value in b.steps[step].writes)
+        whole = replace(statistics_layout(b, index), partial=())
+        reads = b.fetch(self.store, [(name, whole)], index, self.phase)
+        self.kept.versions[name] = {whole: self.store.versions[name][whole]}
+        output = chunk_name(instance.outputs[0], op, op.output, placed, chunk) + self.suffix
+        value = Value(output, b.layout(index, op.output, "written"))
+        close = b.steps[step].set(reads=reads, writes=(value,), seconds=0.0, uneven_s={}, kernels=0.0, after=(), beside=())
+        number = b.add(close)
+        self.store.add(value.name, value.layout, number)
+        return number
+
+    def _count_passes(self, first: int, index: int) -> None:
+        """Let moves since step `first` be of this pass; but what it is sent by the pass before, of that one."""
+        b = self.builder
+        for number in range(first, len(b.steps)):
+            step = b.steps[number]
+            sent = step.stage != b.stages[index] and step.reads[0].name in self.recycled.values()
+            changes = {"phase": "N", "passes": self.before} if sent else {"passes": self.passes}
+            b.steps[number] = step.set(**changes)
 
     def _inputs(self, cell: Cell) -> Iterator[tuple[str, Layout]]:
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
             if name.startswith("input/"):
+                if name in self.recycled:
+                    own = self.recycled[name]
+                    yield own, b.layout(index, tensor, "read", b.written_dims[own])
+                continue
+            if tensor.name in CARRIED:
                 continue
             own = self._version(chunk_name(name, instance.op, tensor, placed, chunk))
             if own not in self.store:
                 own = self._version(name)  # written whole: a part of it is at hand
             if own not in self.store:
-                self._join(name, cell)
+                own = self._join(name, cell)
             yield own, b.layout(index, tensor, "read", b.written_dims[own])
 
     def _version(self, name: str) -> str:
         """The name under which this pass has made a value, or the plain one if it came from before."""
-        return name + self.suffix if name + self.suffix in self.store else name
+        versions = (name + self.suffix, name + BROUGHT)
+        return next((each for each in versions if each in self.store), name)
 
-    def _join(self, name: str, cell: Cell) -> None:
+    def _join(self, name: str, cell: Cell) -> str:
         """Parts that were made one after another become the value that they are parts of."""
         b, index = self.builder, cell[0]
-        parts = [each for each in self.store.versions if each.partition("#")[0] == name and "#" in each]
+        found = [each for each in self.store.versions if each.partition("#")[0] == name and "#" in each]
+        parts = [each for each in found if each.endswith(self.suffix)] or found
+        name += self.suffix
         assert parts, f"{name} is read before it is made"
         layout = self.store.layouts(parts[0])[-1]
-        b.shapes[name] = replace(
-            b.shapes[parts[0]],
-            element_bytes=b.shapes[parts[0]].element_bytes * len(parts),
-            total_bytes=b.shapes[parts[0]].total_bytes * len(parts),
-        )
-        b.written_dims[name] = b.written_dims[parts[0]]
         step = b.add(
             Step(
                 name=name, phase=self.phase, kind="join", cause="streaming", mesh=layout.mesh,
                 stage=b.stages[index], block=b.instances[index].block, instance=index,
                 reads=tuple(Value(each, layout) for each in parts), writes=(Value(name, layout),),
+                passes=self.passes,
             )
         )  # fmt: skip
         self.store.add(name, layout, step)
+        return name
 
     def _outputs(self, cell: Cell) -> Iterator[Value]:
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         op = instance.op
-        for name, tensor in zip(instance.outputs, (op.output, *op.extra_outputs), strict=True):
+        listed = list(zip(instance.outputs, (op.output, *op.extra_outputs), strict=True))
+        sums = splits_vocabulary(b, index)
+        if sums:
+            tensor = statistics_of(op)
+            listed += [(f"{instance.block}/{tensor.name}", tensor)]
+        for name, tensor in listed:
             own = chunk_name(name, op, tensor, placed, chunk) + self.suffix
-            b.name_shape(own, tensor, instance, placed.serial[1] if "#" in own else 1)
-            yield Value(own, b.layout(index, tensor, "written"))
+            b.name_shape(name + self.suffix, tensor, instance)
+            if "#" in own:
+                part = split_dim(op, tensor, placed.serial[0]), placed.serial[1]
+                b.name_shape(own, tensor, instance, part)  # type: ignore[arg-type]
+            if not sums:
+                yield Value(own, b.layout(index, tensor, "written"))
+            elif tensor is not op.output and self.phase != "R":
+                yield Value(own, statistics_layout(b, index))
 
     def _streamed(self, first: int, index: int) -> dict[Value, int]:
         """Gathers since step `first` that arrive while the operator works, by the value that they make."""
@@ -158,14 +225,22 @@ class Forward:
         for value in writes:
             if not b.placed[index].recompute or value.name in self.crossing:
                 self.kept.add(value.name, value.layout, step)
-        again = b.placed[index].recompute or b.instances[index].op.kind == "attention"
+        recompute, attention = b.placed[index].recompute, b.instances[index].op.kind == "attention"
         for value in reads:
             known = self.kept.layouts(value.name)
-            if again and known and known[0].mesh.devices == value.layout.mesh.devices:
-                continue  # gathered again
+            here = known and known[0].mesh.devices == value.layout.mesh.devices
+            again = recompute or (attention and here and not is_no_larger(value.layout, known[0]))
+            if again and here and not known[0].partial:
+                continue  # gathered again; what was summed, or traded for as much, is kept
             if known and value.layout not in known:
                 for writer in self.store.versions[value.name][value.layout]:
                     self.kept.add(value.name, value.layout, writer)
+
+
+def is_no_larger(layout: Layout, other: Layout) -> bool:
+    """Whether a device holds no more of a value in a layout than in another."""
+    one, two = (prod(each.parts(dim) for dim, _ in each.splits) for each in (layout, other))
+    return one >= two
 
 
 _CAUSES = {"matmul": "matmul", "grouped_matmul": "matmul", "attention": "attention"}

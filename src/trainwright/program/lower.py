@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trainwright.cost.network import level_links
 from trainwright.errors import BadInput
-from trainwright.model.flow import Instance, wire
+from trainwright.model.flow import Instance, recycled, wire
 from trainwright.plan.plan import Plan
 from trainwright.plan.select import select
 from trainwright.program.backward import Backward
@@ -13,6 +13,7 @@ from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, bundles
 from trainwright.program.forward import Cell, Forward, cells
 from trainwright.program.network import Network
+from trainwright.program.offload import Away, send_away
 from trainwright.program.placed import Placed, place, routes
 from trainwright.program.setting import Setting
 from trainwright.program.state import finish_step, gather_weights, scatter_gradients
@@ -82,16 +83,21 @@ def _route(
     )
     sizes = [builder.sizes(instance) for instance in instances]
     builder.placed = place(plan, instances, sizes, number)
+    builder.twins = [place(plan, instances, sizes, each) for each in range(routes(plan)) if each != number]
     owned = bundles(builder)
     order = cells(builder)
     crossing = _crossing(builder)
-    last: tuple[int, ...] = ()
-    for again in range(setting.graph.passes - 1):
-        ahead = Forward(builder=builder, phase="N", suffix=f"^{again}", passes=again)
-        last = _forward(builder, ahead, order, owned, last)
+    ahead = [
+        Forward(builder=builder, phase="N", suffix=f"^{number}", passes=number)
+        for number in range(setting.graph.passes - 1)
+    ]
     forward = Forward(builder=builder, crossing=crossing)
-    _forward(builder, forward, order, owned, last)
-    _backward(builder, Backward(builder=builder, kept=forward.kept, order=order), order, owned)
+    last: tuple[int, ...] = ()
+    for before, each in zip([None, *ahead], [*ahead, forward], strict=True):
+        _recycle(before, each)
+        last = _forward(builder, each, order, owned, last)
+    away = send_away(builder, forward.kept)
+    _backward(builder, Backward(builder=builder, kept=forward.kept, order=order), order, owned, away)
     listed = tuple(bundle for each in owned.values() for bundle in each)
     finish_step(builder, listed)
     route = Route(
@@ -101,15 +107,35 @@ def _route(
     return route, builder
 
 
+def _recycle(before: Forward | None, forward: Forward) -> None:
+    """Give a pass what the one before it has made for it."""
+    if before is None:
+        return
+    forward.before = before.passes
+    for wanted, name in recycled(forward.builder.instances).items():
+        made = name + before.suffix
+        forward.recycled[wanted] = made
+        forward.store.versions[made] = before.store.versions[made]
+
+
 def _crossing(builder: Builder) -> frozenset[str]:
-    """Results that another block reads, or that begin another run of recomputed operators."""
+    """Results that another block reads, or that serial parts have made for operators after them."""
     made = {name: index for index, each in enumerate(builder.instances) for name in each.outputs}
     found: set[str] = set()
     for index, instance in enumerate(builder.instances):
         for name in instance.inputs:
-            if name in made and builder.instances[made[name]].block != instance.block:
+            if name in made and (
+                builder.instances[made[name]].block != instance.block
+                or _is_summed_of_parts(builder, made[name], index)
+            ):
                 found.add(name)
     return frozenset(found)
+
+
+def _is_summed_of_parts(builder: Builder, writer: int, reader: int) -> bool:
+    """Whether an operator reads what serial parts have made together, so that doing one again is not enough."""
+    parts = builder.placed[writer].serial
+    return parts[1] > 1 and parts != builder.placed[reader].serial
 
 
 def _forward(
@@ -131,13 +157,15 @@ def _reads_input(instance: Instance) -> bool:
 
 
 def _backward(
-    builder: Builder, backward: Backward, order: Sequence[Cell], owned: Mapping[str, list[Bundle]]
+    builder: Builder, backward: Backward, order: Sequence[Cell], owned: Mapping[str, list[Bundle]], away: Away
 ) -> None:
     ahead = Ahead.of(builder, order[::-1], owned, "I", 0)
     for cell in reversed(order):
         block = builder.instances[cell[0]].block
         if ahead.enters(block):
             scatter_gradients(builder, owned.get(ahead.block, ()))
+            for each in (block, ahead.following.get(block, block)):
+                away.bring(builder, backward.stores, each, backward.last)
             backward.weights = ahead.enter(block, backward.last)
         backward.run(cell)
     scatter_gradients(builder, owned.get(ahead.block, ()))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainwright.cost.state import gradient_sizes, weight_sizes
 from trainwright.program.builder import Builder
-from trainwright.program.bundles import Bundle
+from trainwright.program.bundles import Bundle, Groups
 from trainwright.program.layout import Mesh, build_layout
 from trainwright.program.step import STATE_GRADIENT, Step, Value
 from trainwright.program.values import Shape
@@ -36,32 +36,42 @@ def gather_weights(
 ) -> tuple[Value, ...]:
     """ZeRO-3: bring a block's weights together before it is used; the values to read them as."""
     values: list[Value] = []
-    for number, bundle in enumerate(listed):
-        group = bundle.sharded("weights")
-        if len(group) == 1:
-            continue
-        name = f"weights/{bundle.block}/{number}/{phase}{passes}"
-        size = widths(builder).weight * bundle.elements
-        value = _state_value(builder, name, bundle.mesh, size)
+    for number, ((group, *_others), together) in enumerate(_by_group(listed, "weights").items()):
+        name = f"weights/{together[0].block}/{number}/{phase}{passes}"
+        size = widths(builder).weight * sum(bundle.elements for bundle in together)
+        value = _state_value(builder, name, together[0].mesh, size)
         seconds = builder.network.seconds("all_gather", group, size)
-        builder.add(
-            _data_step(builder, bundle, name, "all_gather", seconds, size)
-            .set(phase=phase, writes=(value,), after=tuple(after), passes=passes)
-        )  # fmt: skip
+        step = _data_step(builder, together[0], name, "all_gather", seconds, size)
+        step = _on(step, together, together[0].sharding("weights"))
+        builder.add(step.set(phase=phase, writes=(value,), after=tuple(after), passes=passes))
         values.append(value)
     return tuple(values)
 
 
 def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> None:
     """ZeRO-2 and 3: sum a block's gradients after each microbatch, each device keeping its shard."""
-    for bundle in listed:
-        group = bundle.sharded("gradients")
-        if len(group) == 1:
-            continue
-        size = widths(builder).reduced * bundle.elements
+    for (group, *_others), together in _by_group(listed, "gradients").items():
+        size = widths(builder).reduced * sum(bundle.elements for bundle in together)
         seconds = builder.network.seconds("reduce_scatter", group, size)
-        step = _data_step(builder, bundle, f"gradients/{bundle.block}", "reduce_scatter", seconds, size)
-        builder.add(step.set(phase="W", reads=_gradients(builder, bundle)))
+        name = f"gradients/{together[0].block}"
+        step = _data_step(builder, together[0], name, "reduce_scatter", seconds, size)
+        reads = tuple(value for bundle in together for value in _gradients(builder, bundle))
+        step = _on(step, together, together[0].sharding("gradients"))
+        builder.add(step.set(phase="W", reads=reads, lane="scatter"))
+
+
+def _by_group(listed: Sequence[Bundle], what: str) -> dict[Groups, list[Bundle]]:
+    """Bundles by the devices that share their state; those that no other device shares are left out."""
+    found: dict[Groups, list[Bundle]] = {}
+    for bundle in listed:
+        if len(bundle.sharded(what)) > 1:
+            found.setdefault(bundle.sharding(what), []).append(bundle)
+    return found
+
+
+def _on(step: Step, together: Sequence[Bundle], groups: Groups) -> Step:
+    """The step, on the weights of some bundles."""
+    return step.set(state=tuple(weight for bundle in together for weight in bundle.weights), groups=groups)
 
 
 def _data_step(
@@ -97,9 +107,9 @@ def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
     All blocks of a stage are one bucket: its time, latency paid once, is dealt to them by their size, so that
     each starts when its own gradients are there.
     """
-    buckets: dict[tuple[int, tuple[int, ...], tuple[tuple[str, int], ...]], list[Bundle]] = {}
+    buckets: dict[tuple[int, Groups, tuple[tuple[str, int], ...]], list[Bundle]] = {}
     for bundle in listed:
-        key = (bundle.stage, bundle.group, tuple(sorted(bundle.shards.items())))
+        key = (bundle.stage, bundle.groups, tuple(sorted(bundle.shards.items())))
         buckets.setdefault(key, []).append(bundle)
     for bucket in buckets.values():
         _reduce_bucket(builder, bucket)
@@ -113,53 +123,61 @@ def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle]) -> None:
         return
     zero = _zero(one)
     share = (stack.zero_overlap if zero in (1, 2) else stack.dp_overlap) * builder.plan.overlap
-    for phase, kind, seconds in _bucket_times(builder, one, total, width):
+    for phase, kind, seconds, groups in _bucket_times(builder, one, total, width):
         if zero in (1, 2) and phase == ("S" if zero == 1 else "P"):
             seconds += stack.zero_layer_s * sum(_is_layer(builder, bundle) for bundle in bucket)
-        _pieces(builder, bucket, phase, kind, seconds, share)
+        _pieces(builder, bucket, phase, kind, (seconds, groups), share)
 
 
 def _pieces(
-    builder: Builder, bucket: Sequence[Bundle], phase: str, kind: str, seconds: float, share: float
+    builder: Builder, bucket: Sequence[Bundle], phase: str, kind: str, cost: tuple[float, Groups], share: float
 ) -> None:
     """One collective in pieces, block by block: what hides of each, and together what does not."""
     total = sum(bundle.elements for bundle in bucket)
-    what, width = ("weights" if phase == "P" else "gradients"), widths(builder)
+    what, width, (seconds, groups) = ("weights" if phase == "P" else "gradients"), widths(builder), cost
 
     def step(bundle: Bundle, part: float, blocking: float, after: Sequence[int]) -> Step:
         size = (width.weight if phase == "P" else width.reduced) * bundle.elements
         made = _data_step(builder, bundle, f"{what}/{bundle.block}", kind, seconds * part, size)
         reads = () if phase == "P" else _gradients(builder, bundle)
+        made = _on(made, [bundle], groups).set(span=(0.0, share))
         return made.set(phase=phase, blocking=blocking, reads=reads, after=tuple(after))
 
-    first = [builder.add(step(bucket[0], 1.0 - share, 1.0, ()))] if phase == "P" and share < 1.0 else []
+    def rest(after: Sequence[int]) -> Step:
+        return _on(step(bucket[0], 1.0 - share, 1.0, after), bucket, groups).set(span=(share, 1.0))
+
+    first = [builder.add(rest(()))] if phase == "P" and share < 1.0 else []
     # Weights are needed from the first block on, gradients come from the last one first.
     listed = bucket if phase == "P" else bucket[::-1]
     pieces = [
         builder.add(step(bundle, share * bundle.elements / total, 0.0, first)) for bundle in listed if share > 0.0
     ]
     if phase == "S" and share < 1.0:
-        rest = step(bucket[0], 1.0 - share, 1.0, pieces)
-        builder.add(rest.set(reads=tuple(value for bundle in bucket for value in _gradients(builder, bundle))))
+        reads = tuple(value for bundle in bucket for value in _gradients(builder, bundle))
+        builder.add(rest(pieces).set(reads=reads))
 
 
 def _bucket_times(
     builder: Builder, one: Bundle, total: float, width: Widths
-) -> list[tuple[str, str, float]]:
-    """The collectives of a bucket: when, which, how long."""
+) -> list[tuple[str, str, float, Groups]]:
+    """The collectives of a bucket: when, which, how long, among whom."""
     seconds = builder.network.seconds
-    if "weights" in one.shards or ("gradients" in one.shards and len(one.replicas("gradients")) > 1):
-        replicas, shard = one.replicas("weights"), len(one.sharded("weights"))
-        time = seconds("all_reduce", replicas, width.reduced * total / shard) if len(replicas) > 1 else 0.0
-        return [("S", "all_reduce", time)] if time else []
-    if "gradients" in one.shards:
-        return [("P", "all_gather", seconds("all_gather", one.group, width.weight * total))]
-    if "optimizer" in one.shards:
-        return [
-            ("S", "reduce_scatter", seconds("reduce_scatter", one.group, width.reduced * total)),
-            ("P", "all_gather", seconds("all_gather", one.group, width.weight * total)),
-        ]
-    return [("S", "all_reduce", seconds("all_reduce", one.group, width.reduced * total))]
+    sharing, replicas = one.sharded("gradients"), one.replicas("gradients")
+    found: list[tuple[str, str, float, Groups]] = []
+    if len(sharing) > 1:  # each microbatch has summed and scattered them over these
+        if len(replicas) > 1:
+            time = seconds("all_reduce", replicas, width.reduced * total / len(sharing))
+            found.append(("S", "all_reduce", time, one.copying("gradients")))
+        if "weights" not in one.shards:
+            time = seconds("all_gather", sharing, width.weight * total)
+            found.append(("P", "all_gather", time, one.sharding("gradients")))
+    elif "optimizer" in one.shards and "weights" not in one.shards:
+        time = seconds("reduce_scatter", one.group, width.reduced * total)
+        found.append(("S", "reduce_scatter", time, one.groups))
+        found.append(("P", "all_gather", seconds("all_gather", one.group, width.weight * total), one.groups))
+    else:
+        found.append(("S", "all_reduce", seconds("all_reduce", one.group, width.reduced * total), one.groups))
+    return found
 
 
 def _zero(bundle: Bundle) -> int:
@@ -172,15 +190,16 @@ def _is_layer(builder: Builder, bundle: Bundle) -> bool:
 
 def _first_sums(builder: Builder, listed: Sequence[Bundle]) -> None:
     """Norms under sequence parallelism: one small sum over the devices that split their tokens, per stage."""
-    small: dict[tuple[int, tuple[int, ...]], list[Bundle]] = {}
+    small: dict[tuple[int, Groups], list[Bundle]] = {}
     for bundle in listed:
         if len(bundle.summed_first) > 1:
-            small.setdefault((bundle.stage, bundle.summed_first), []).append(bundle)
-    for (_, group), parts in small.items():
+            small.setdefault((bundle.stage, bundle.first_groups), []).append(bundle)
+    for (_, (group, *_others)), parts in small.items():
         size = widths(builder).reduced * sum(bundle.elements for bundle in parts)
         seconds = builder.network.seconds("all_reduce", group, size)
         step = _data_step(builder, parts[0], "gradients/norms", "all_reduce", seconds, size)
         reads = tuple(value for bundle in parts for value in _gradients(builder, bundle))
+        step = _on(step, parts, parts[0].first_groups)
         builder.add(step.set(cause="tp", reads=reads, blocking=1.0))
 
 

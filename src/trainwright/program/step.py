@@ -13,6 +13,9 @@ GRADIENT = "d:"  # before the name of a value
 STATE_GRADIENT = "g:"  # before the name of an operator: the gradient of its weights
 
 
+Weight = tuple[int, str]  # the operator that owns it, and its name there
+
+
 class Value(NamedTuple):
     """A tensor as it lies on devices."""
 
@@ -53,6 +56,10 @@ class Step:
     kernels: float = 0.0
     alongside: int = -1  # the operator whose results it takes as they come, from its start on
     beside: tuple[int, ...] = ()  # moves whose unblocking part runs while this step does
+    state: tuple[Weight, ...] = ()  # weights that it gathers, or whose gradients it reduces
+    groups: tuple[tuple[int, ...], ...] = ()  # of devices that do so together
+    span: tuple[float, float] = (0.0, 1.0)  # which part of each of them, where the rest is another step's
+    scale: float = 1.0  # what its results are multiplied by
 
     def set(self, **changes: object) -> "Step":
         """A copy with some fields changed."""

@@ -27,7 +27,7 @@ from trainwright.program.table import (
 Ids = NDArray[np.int64]
 
 _UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COPY)  # of each place
-_UNIT_OF_LANE = (0, 0, 1, 2, 3)
+_UNIT_OF_LANE = (0, 0, 1, 2, 2, 3)  # gathers go before scatters
 _ONCE_PHASES = ("P", "S")
 
 
@@ -158,8 +158,8 @@ class Stamps:
 def _table(
     stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]], buffers: Sequence[Buffer], places: Places
 ) -> Table:
-    first_input, inputs = _inputs(stamps, entries)
-    first_queued, queue = _queues(stamps, entries, rows)
+    first_queued, queue, held_back = _queues(stamps, entries, rows)
+    first_input, inputs = _with(_inputs(stamps, entries), held_back)
     columns = _columns(stamps, entries)
     count = len(places.devices)
     return Table(
@@ -238,25 +238,49 @@ def _inputs(stamps: Stamps, entries: Entries) -> tuple[Ids, Ids]:
     return starts, np.concatenate(listed)
 
 
-def _queues(stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]]) -> tuple[Ids, Ids]:
-    """The tasks of every lane in order: what precedes all microbatches, the actions, what follows them."""
+def _with(inputs: tuple[Ids, Ids], more: Sequence[tuple[int, int]]) -> tuple[Ids, Ids]:
+    """Inputs with some further ones: pairs of a task and what it waits for."""
+    if not more:
+        return inputs
+    starts, listed = inputs
+    tasks, others = np.array(more, dtype=np.int64).T
+    counts = np.diff(starts) + np.bincount(tasks, minlength=len(starts) - 1)
+    at = np.argsort(np.concatenate([np.repeat(np.arange(len(starts) - 1), np.diff(starts)), tasks]), kind="stable")
+    return np.concatenate([[0], np.cumsum(counts)]), np.concatenate([listed, others])[at]
+
+
+def _queues(
+    stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]]
+) -> tuple[Ids, Ids, list[tuple[int, int]]]:
+    """The tasks of every lane in order: what precedes all microbatches, the actions, what follows them.
+
+    Also what is held back: the first gather of an action waits until the action before it begins.
+    """
     by_lane = {group: _by_lane(entries, members) for group, members in stamps.groups.items()}
     found: list[list[Ids]] = [[] for _ in range(len(rows) * len(LANES))]
     used: set[Group] = set()
+    held_back: list[tuple[int, int]] = []
     stages = sorted({group[2] for group in stamps.groups})
     for place, actions in enumerate(rows):
+        main, data = (found[place * len(LANES) + LANES.index(lane)] for lane in ("main", "data"))
+        ends: list[int] = []  # the last task of each action
         for group in [(r, "P", s, place) for r in range(stamps.routes) for s in stages]:
             _queue(stamps, by_lane, group, 0, place, found, used)
         for action in actions:
             route, copy = action.microbatch % stamps.routes, action.microbatch // stamps.routes
+            gathers = len(data)
             for phase in _phases(action):
                 _queue(stamps, by_lane, (route, phase, action.stage, place), copy, place, found, used)
-        for group in [(r, "S", s, place) for r in range(stamps.routes) for s in (*stages[1:], stages[0])]:
+            if len(data) > gathers and len(ends) > 1:
+                held_back.append((int(data[gathers][0]), ends[-2]))
+            if main:
+                ends.append(int(main[-1][-1]))
+        for group in [(r, "S", s, place) for s in (*stages[1:], stages[0]) for r in range(stamps.routes)]:
             _queue(stamps, by_lane, group, 0, place, found, used)
     _check_used(stamps, used, rows)
     joined = [np.concatenate(each) if each else np.zeros(0, dtype=np.int64) for each in found]
     starts = np.concatenate([[0], np.cumsum([len(each) for each in joined])]).astype(np.int64)
-    return starts, np.concatenate(joined)
+    return starts, np.concatenate(joined), held_back
 
 
 def _phases(action: Action) -> tuple[str, ...]:

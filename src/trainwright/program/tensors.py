@@ -11,7 +11,7 @@ from trainwright.plan.rules import LINKED, ROUTED, effect, split_dim
 from trainwright.program.layout import Layout, build_layout, region
 from trainwright.program.placed import Placed
 
-Role = Literal["read", "written", "gradient of read", "gradient of written"]
+Role = Literal["read", "written", "gradient of read", "gradient of written", "statistics"]
 KEYS = {"seq_kv": "seq", "seq_enc_kv": "seq_enc"}  # keys are met whole, however queries are split
 
 
@@ -44,6 +44,8 @@ def tensor_layout(
 def _sums(op: Op, dim: str, role: Role, *, shared: bool) -> bool:
     if role == "written":
         return not shared and effect(op, dim) == "sums" and op.kind != "loss"
+    if role == "statistics":
+        return effect(op, dim) == "sums"
     if role == "gradient of read":
         # Devices that share keys and values each add their queries' part; but they project them alike.
         return not shared or op.kind == "attention"

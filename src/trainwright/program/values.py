@@ -17,10 +17,10 @@ class Shape:
     total_bytes: float
 
 
-def shape_of(tensor: Tensor, sizes: Mapping[str, int], activation_bytes: float, chunks: int = 1) -> Shape:
-    """The shape of a tensor, or of one of `chunks` equal parts; routed tokens may be split by experts too."""
+def shape_of(tensor: Tensor, sizes: Mapping[str, int], activation_bytes: float) -> Shape:
+    """The shape of a tensor; routed tokens may be split by experts too."""
     dims = {dim: sizes[dim] for dim in tensor.dims}
-    element = float(ELEMENT_BYTES.get(tensor.element, activation_bytes)) / chunks
+    element = float(ELEMENT_BYTES.get(tensor.element, activation_bytes))
     total = element
     for size in dims.values():
         total *= size
