@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test check calibrate bench clean
+.PHONY: plan test check calibrate bench zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -30,6 +30,9 @@ calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables un
 bench: .venv/.installed  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/strategies_per_second.py
 	$(BIN)/python benchmarks/cold_start.py
+
+zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
+	$(BIN)/python docs/make_zoo.py
 
 clean:  ## forget the environment and the report
 	rm -rf .venv report

@@ -48,7 +48,7 @@ class Draw:
     strategy: Strategy
 
 
-def draws(count: int, seed: int) -> Iterator[Draw]:
+def draws(count: int, seed: int, near: float = 0.0) -> Iterator[Draw]:
     """So many random draws, the same for the same seed."""
     random = np.random.default_rng(seed)
     constants = load_constants()
@@ -69,7 +69,10 @@ def draws(count: int, seed: int) -> Iterator[Draw]:
         if not len(every):
             continue
         few = every.take(random.choice(len(every), size=min(len(every), 3000), replace=False))
-        fits = np.flatnonzero(estimate(job, few, detail=False).feasible)
+        found_ = estimate(job, few, detail=False)
+        fits = np.flatnonzero(found_.feasible)
+        if near and len(fits):
+            fits = fits[found_.step_s[fits] <= near * found_.step_s[fits].min()]
         for index in random.choice(fits, size=min(3, len(fits)), replace=False) if len(fits) else ():
             strategy = few[int(index)]
             tasks = 30 * 100 * batch / (strategy.dp * strategy.micro_batch)

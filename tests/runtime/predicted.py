@@ -39,7 +39,7 @@ def build_program(case: Case, logits_bytes: float = 0.0) -> Program:
     )  # fmt: skip
     graph = build_graph(case.arch)
     setting = Setting(
-        graph=graph, cluster=round_cluster(case.dp * case.tp), stack=torch_stack(case.precision, logits_bytes),
+        graph=graph, cluster=round_cluster(case.dp * case.tp, node=1), stack=torch_stack(case.precision, logits_bytes),
         efficiency=perfect(), seq=case.seq, precision=case.precision,
     )  # fmt: skip
     return lower(setting, expand(strategy, graph, case.dp * case.batch))

@@ -120,7 +120,10 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
     least = np.minimum(forward, layer_s - forward - put_off)
     filled = _filled_s(model, strategies, shape, busiest, microbatches, put_off, least)
-    bubble = np.maximum((others + (strategies.pp - 1) * send) / strategies.vpp - filled, 0.0)
+    offload = _offload_s(model, strategies, shape, layout, busiest.seconds, forward)
+    # Copies that nothing hides stand in every stage; those back are done while it waits.
+    blocked = np.where(strategies.overlap > 0, 0.0, 0.5 * offload)
+    bubble = np.maximum((others + (strategies.pp - 1) * (send + blocked)) / strategies.vpp - filled, 0.0)
     moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
     return Pieces(
         microbatches=microbatches,
@@ -139,7 +142,7 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
         send_s=send,
         send_all_s=send_all,
         wait_s=layouts.wait_s[layout],
-        offload_s=_offload_s(model, strategies, shape, layout, busiest.seconds),
+        offload_s=offload,
         bubble_s=bubble,
         reduce_s=_reduce_s(model, strategies, layout, forward, backward),
         reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
@@ -289,16 +292,19 @@ def _filled_s(
     return np.where(strategies.schedule == SCHEDULES.index("zb"), filled, 0.0)
 
 
-def _offload_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array) -> Array:
-    """Activations to the host and back per microbatch, as far as compute does not hide them."""
+def _offload_s(
+    model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array, forward: Array
+) -> Array:
+    """Activations to the host behind forwards and back behind backwards, per microbatch: what is not hidden."""
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
         return np.zeros(len(strategies))
     layers, kept = model.layouts.stages.middle[layout], model.table.kept[strategies.recompute, shape]
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
-    moved = np.where(moves, 2.0 * body / rate, 0.0)
-    return shown_s(busiest, moved, strategies.overlap.astype(float), model.job.stack.interference)
+    moved, on = np.where(moves, body / rate, 0.0), strategies.overlap.astype(float)
+    out, i = layers * forward, model.job.stack.interference
+    return shown_s(out, moved, on, i) + shown_s(np.maximum(busiest - out, 0.0), moved, on, i)
 
 
 def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:

@@ -17,6 +17,7 @@ from trainwright.plan.stages import (
     cut,
     even_counts,
     layer_names,
+    op_pattern,
     place_schedule,
     shared_patterns,
     stage_counts,
@@ -48,7 +49,7 @@ def expand(
     """
     instances = wire(graph)
     microbatches = count_microbatches(strategy, global_batch)
-    staging = staging or strategy_staging(strategy)
+    staging = _recycled(staging or strategy_staging(strategy), graph, strategy.pp)
     schedule = staging.build(strategy.pp, microbatches)
     layers = stage_layers(graph, instances, schedule, staging, balanced=balanced)
     shared = EVERY_ROW in schedule.routes[0]
@@ -97,6 +98,18 @@ def strategy_staging(strategy: Strategy) -> Staging:
         )  # fmt: skip
     options = {"vpp": strategy.vpp} if strategy.schedule == "interleaved" else {}
     return Staging(schedule=_SCHEDULES[strategy.schedule], options=options)
+
+
+def _recycled(staging: Staging, graph: Graph, pp: int) -> Staging:
+    """The schedule with the forwards without gradient of a model that recycles."""
+    if graph.passes == 1 or pp == 1 or staging.schedule == "3f1b":
+        return staging
+    if staging.schedule != "1f1b":
+        raise BadInput(
+            f'schedule "{staging.schedule}"', graph.name, f"the model has {graph.passes} forwards a step",
+            "use 1f1b, which becomes 3f1b",
+        )  # fmt: skip
+    return replace(staging, schedule="3f1b", options={"passes": graph.passes})
 
 
 def stage_layers(
@@ -183,7 +196,7 @@ def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:
     )  # fmt: skip
 
 
-def _cheap(op: Op, *, fused: bool) -> bool:
+def is_cheap(op: Op, *, fused: bool) -> bool:
     """Whether selective recomputation does an operator again: the matrices of scores where they exist, else
     norms and what is done element by element inside a branch.
     """
@@ -211,11 +224,9 @@ def _memory_transforms(
         most = strategy.recompute_layers or None
         yield Recompute(ops=block_pattern([name for row in rows for name in row[:most]]))
     elif strategy.recompute == "selective":
-        layered = (each.op for each in instances if each.layer is not None)
-        names = dict.fromkeys(op.name for op in layered if _cheap(op, fused=fused))
-        terms = [f"{block}/{name}" for name in names for block in blocks.split(",")]
-        if terms:
-            yield Recompute(ops=",".join(terms))
+        cheap = [each for each in instances if each.layer is not None and is_cheap(each.op, fused=fused)]
+        if cheap:
+            yield Recompute(ops=op_pattern(cheap))
     if strategy.offload in ("optimizer", "both"):
         yield Offload(ops="*", what="optimizer")
     if strategy.offload in ("activations", "both"):

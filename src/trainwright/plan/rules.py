@@ -38,7 +38,7 @@ def effect(op: Op, dim: str) -> Effect:
         return "frozen"
     if split_dim(op, op.output, dim) is not None:
         mixed = op.kind == "norm" and any(dim in weight.dims for weight in op.weights)
-        return "frozen" if mixed and op.region != "attention" else "shards"
+        return "frozen" if mixed and (op.region != "attention" or dim != "heads") else "shards"
     if dim in op.contracted or (op.kind == "gather" and any(dim in weight.dims for weight in op.weights)):
         return "sums"
     return "frozen" if dim in _dims(op) else "absent"

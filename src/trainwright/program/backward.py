@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder, chunk_name
 from trainwright.program.forward import CARRIED, Cell, Forward, is_no_larger
 from trainwright.program.layout import Layout
@@ -67,9 +68,9 @@ class Backward:
                 **common, reads=(*incoming, *(() if weights else needed), *(self.weights if instance.op.weights else ())),
                 phase="I", cause=_cause(instance.op.kind), writes=writes if weights else (*writes, *own),
                 scale=answer_weight(b) if instance.op.kind == "loss" else 1.0,
-                seconds=float(time.data_s[0]), kernels=time.kernels, after=tuple(after),
+                seconds=float(time.data_s[0]), kernels=time.kernels,
                 uneven_s={d: float(t.data_s[0]) for d, t in uneven.items()},
-                after_weights=tuple(self.weights_done), beside=tuple(dict.fromkeys(beside.values())),
+                after_weights=(*self.weights_done, *after), beside=tuple(dict.fromkeys(beside.values())),
             )
         )  # fmt: skip
         self.last = step
@@ -93,7 +94,9 @@ class Backward:
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         if instance.op.kind == "loss" and placed.recompute and cell not in self.remade:
-            self._again(instance.outputs[0], cell)
+            self._begin_again()
+            for each in self._run_around(self.order.index(cell)):
+                self._remake(each)
         if not splits_vocabulary(b, index):
             return ()
         tensor = statistics_of(instance.op)
@@ -139,10 +142,10 @@ class Backward:
         op = instance.op
         wanted: list[tuple[str, Layout]] = []
         for name, tensor in zip(instance.outputs, (op.output, *op.extra_outputs), strict=True):
-            own = gradient(chunk_name(name, op, tensor, placed, chunk))
-            own = own if own in self.gradients else gradient(name)
-            if own in self.gradients:
-                wanted.append((own, b.layout(index, tensor, "gradient of written")))
+            # Readers inside the region give gradients of parts, those outside it of the whole.
+            for own in dict.fromkeys((chunk_name(name, op, tensor, placed, chunk), name)):
+                if gradient(own) in self.gradients:
+                    wanted.append((gradient(own), b.layout(index, tensor, "gradient of written")))
         return tuple(
             value
             for name, layout in wanted
@@ -203,32 +206,66 @@ class Backward:
                 for own in (each + BROUGHT, each):
                     if own in self.kept:
                         return self.kept, own
-            self._again(whole, cell)
+            self._again(name, whole, cell)
         return None
 
-    def _again(self, name: str, cell: Cell) -> None:
-        """Do the run of operators that made a value again: up to the ends of what the plan recomputes."""
-        b = self.builder
-        writers = [
-            at
-            for at, (index, chunk) in enumerate(self.order)
-            if name in b.instances[index].outputs and (chunk == cell[1] or b.placed[index].serial[1] == 1)
-        ]
-        if not writers:
-            return
+    def _again(self, name: str, whole: str, cell: Cell) -> None:
+        """Make a value that was not kept: do again what made it, up to the ends of what the plan recomputes."""
+        again = self._begin_again()
+        writers = self._writers(name, whole)
+        for at in writers:
+            if not self._made(self.order[at]):
+                for each in self._run_around(at):
+                    self._remake(each)
+        if any("#" in own and own != name for own in writers.values()):
+            again.join(whole, cell)
+
+    def _begin_again(self) -> Forward:
+        """The pass of what is done again, with the weights at hand."""
         if self.again is None:
-            self.again = Forward(builder=b, phase="R", suffix="~", store=_plain(self.kept))
+            self.again = Forward(builder=self.builder, phase="R", suffix="~", store=_plain(self.kept))
         self.again.weights = self.weights
-        for each in self._run_around(writers[0]):
-            if each not in self.remade:
-                self.remade.add(each)
-                self.again.run(each)
+        return self.again
+
+    def _writers(self, name: str, whole: str) -> dict[int, str]:
+        """The places in the order of what made a value (all of it, unless `name` is a part), and what they made."""
+        b, found = self.builder, {}
+        for at, (index, chunk) in enumerate(self.order):
+            op = b.instances[index].op
+            for own, tensor in zip(b.instances[index].outputs, (op.output, *op.extra_outputs), strict=True):
+                if own == whole:
+                    found[at] = chunk_name(own, op, tensor, b.placed[index], chunk)
+        return {at: own for at, own in found.items() if own == name} or found
+
+    def _made(self, cell: Cell) -> bool:
+        """Whether what a cell writes is kept, or was done again."""
+        b, (index, chunk) = self.builder, cell
+        op, outputs = b.instances[index].op, b.instances[index].outputs
+        names = [
+            chunk_name(name, op, tensor, b.placed[index], chunk)
+            for name, tensor in zip(outputs, (op.output, *op.extra_outputs), strict=True)
+        ]
+        return cell in self.remade or all(own in self.kept or own + BROUGHT in self.kept for own in names)
+
+    def _remake(self, cell: Cell) -> None:
+        """Do one cell again, after those that make what it reads; of those that make a sum, all."""
+        b, (index, chunk) = self.builder, cell
+        assert self.again is not None
+        if cell in self.remade:
+            return
+        self.remade.add(cell)
+        instance, placed = b.instances[index], b.placed[index]
+        for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
+            for at in self._writers(chunk_name(name, instance.op, tensor, placed, chunk), name):
+                if not self._made(self.order[at]):
+                    self._remake(self.order[at])
+        self.again.run(cell)
+        if split_dim(instance.op, instance.op.output, placed.serial[0]) is None:
+            for other in range(placed.serial[1]):
+                self._remake((index, other))
 
     def _run_around(self, at: int) -> Iterator[Cell]:
         """The cells around one that are recomputed with it: neighbours in its block and its serial part."""
-        if self.builder.placed[self.order[at][0]].serial[1] > 1:
-            yield from self._read_before(at)
-
         def belongs(other: int) -> bool:
             (index, chunk), (own, part) = self.order[other], self.order[at]
             b = self.builder
@@ -244,24 +281,6 @@ class Backward:
         while last + 1 < len(self.order) and belongs(last + 1):
             last += 1
         yield from self.order[first : last + 1]
-
-    def _read_before(self, at: int) -> list[Cell]:
-        """What a serial part reads of its block that is made whole before all parts, and is not kept."""
-        b, (own, part) = self.builder, self.order[at]
-        region = b.instances[own].block
-        cells = [cell for cell in self.order if b.instances[cell[0]].block == region]
-        wanted = {
-            name for index, chunk in cells if chunk == part and b.placed[index].serial == b.placed[own].serial
-            for name in b.instances[index].inputs
-        }  # fmt: skip
-        found: list[Cell] = []
-        for index, chunk in reversed(cells):
-            made = wanted.intersection(b.instances[index].outputs)
-            again = b.placed[index].recompute and b.placed[index].serial[1] == 1
-            if again and any(name not in self.kept for name in made):
-                found.append((index, chunk))
-                wanted.update(b.instances[index].inputs)
-        return found[::-1]
 
     def _outgoing(self, cell: Cell) -> Iterator[Value]:
         """The gradients of the operator's inputs."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from trainwright.model.graph import Op
 from trainwright.program.bundles import weight_elements
 from trainwright.program.entries import Entries, Writer
-from trainwright.program.forward import sides
 from trainwright.program.lower import Program
 from trainwright.program.moves import LOCAL
+from trainwright.program.sides import side_bytes
 from trainwright.program.places import Places
 from trainwright.program.state import state_bytes, widths
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.table import FROM_THE_START
-from trainwright.program.values import held_bytes, shape_of
+from trainwright.program.values import held_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def _whole_gradients(program: Program, places: Places, entries: Entries, writer:
     for number, step in enumerate(route.steps):
         if step.kind != "reduce_scatter" or step.phase != "W":
             continue
-        for value in step.reads:
+        for value in dict.fromkeys(step.reads):
             size = weight_elements(builder, index[value.name.removeprefix(STATE_GRADIENT)])
             for place in places.covered(step.mesh.devices):
                 yield Buffer(
@@ -165,37 +165,10 @@ def _side_results(program: Program, places: Places, entries: Entries, writer: Wr
             continue
         if step.phase == "F" and route.placed[step.instance].recompute:
             continue
-        size = _side_bytes(program, builder, step) * program.setting.stack.activations
+        size = side_bytes(builder, step.instance) * program.setting.stack.activations
         for place in places.covered(step.mesh.devices) if size else ():
             yield Buffer(
                 place=place, size_bytes=size, category="activations",
                 writer=entries.begin[(writer.route, number, place)],
                 readers=(entries.end[(writer.route, back[(step.instance, step.chunk)], place)],),
             )  # fmt: skip
-
-
-def _side_bytes(program: Program, builder: "object", step: Step) -> float:
-    b = program.builders[0] if builder is None else builder
-    instance = b.instances[step.instance]  # type: ignore[attr-defined]
-    placed = b.placed[step.instance]  # type: ignore[attr-defined]
-    chunks = placed.serial[1]
-    total = 0.0
-    for _, tensor in sides(b, step.instance):  # type: ignore[arg-type]
-        if "vocab" in tensor.dims:
-            continue
-        shape = shape_of(tensor, b.sizes(instance), program.setting.machine.element_bytes)  # type: ignore[attr-defined]
-        total += held_bytes(shape, b.layout(step.instance, tensor, "read")) / chunks  # type: ignore[attr-defined]
-    if instance.op.kind == "attention" and program.setting.stack.attention == "unfused":
-        total += _matrix_bytes(program, b, step.instance)
-    return total
-
-
-def _matrix_bytes(program: Program, builder: "object", index: int) -> float:
-    """Softmax result, dropout result and mask of unfused attention: 5 bytes per score at 16 bit."""
-    from trainwright.cost.operators import attention_keys
-    from trainwright.program.tensors import local_sizes
-
-    instance, placed = builder.instances[index], builder.placed[index]  # type: ignore[attr-defined]
-    local = local_sizes(placed, instance.op, builder.sizes(instance))  # type: ignore[attr-defined]
-    scores = local["batch"] * local["heads"] * local["seq"] * attention_keys(instance.op, local)
-    return float(scores[0]) * (2.0 * program.setting.machine.element_bytes + 1.0)

@@ -177,10 +177,13 @@ def move_cause(move: Move, op: Op, hidden: bool) -> str:
 
 
 def chunk_name(name: str, op: Op, tensor: Tensor, placed: Placed, chunk: int) -> str:
-    """The name of the part of a value that one of an operator's serial parts has; the value's own if whole."""
+    """The name of the part of a value that one of an operator's serial parts has; the value's own if whole.
+
+    Serial parts are parts of what each device has, so they are others where other devices have it.
+    """
     dim, chunks = placed.serial
     if chunks > 1 and split_dim(op, tensor, dim) is not None:
-        return f"{name}#{dim}.{chunk}.{chunks}"
+        return f"{name}#{dim}.{chunk}.{chunks}.{placed.parts(dim)}"
     return name
 
 

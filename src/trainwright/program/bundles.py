@@ -1,14 +1,14 @@
 """The weights of a block by the devices that must agree on them: what is gathered, reduced and updated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
-from trainwright.model.graph import elements
-from trainwright.plan.rules import split_dim
+from trainwright.errors import BadInput
+from trainwright.model.graph import Tensor, elements
 from trainwright.program.builder import Builder
 from trainwright.program.layout import Layout, Mesh
 from trainwright.program.step import Weight
@@ -123,10 +123,50 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
         size = float(elements(weight, sizes))
         for dim, _ in layout.splits:
             size /= layout.parts(dim)
-        summed = tuple(axis for axis in layout.partial if _splits_result(builder, index, axis))
-        meshes = (placed.mesh, *(twin[index].mesh for twin in builder.twins))
-        result.append((weight.name, groups_along(meshes, summed), size))
+        summed = tuple(axis for axis in layout.partial if axis in _result_axes(builder, index, weight))
+        meshes = (placed.mesh, *(twin[index].mesh for twin in builder.twins), *_other_places(builder, index, weight))
+        # In an order on which all copies agree.
+        ordered = tuple(sorted(meshes, key=lambda mesh: mesh.devices))
+        result.append((weight.name, groups_along(ordered, summed), size))
     return result
+
+
+def _other_places(builder: Builder, index: int, weight: Tensor) -> Iterator[Mesh]:
+    """The devices of the other copies of a tied weight; all must lie alike, on the same devices or on others."""
+    own, tied = builder.layout(index, weight, "gradient of read"), weight.name in builder.setting.graph.tied
+    for other, instance in enumerate(builder.instances if tied else ()):
+        for tensor in instance.op.weights:
+            if tensor.name != weight.name or other == index:
+                continue
+            layout = builder.layout(other, tensor, "gradient of read")
+            common = set(own.mesh.devices) & set(layout.mesh.devices)
+            alike = replace(layout, mesh=own.mesh) == own if layout.mesh.axes == own.mesh.axes else False
+            if not alike or (common and layout.mesh.devices != own.mesh.devices):
+                raise BadInput(
+                    f"plan: op {builder.instances[index].name}: weight", weight.name,
+                    f"is also the weight of {instance.name}, where it is split or placed in another way",
+                    "split both alike, on the same devices or on none in common",
+                )  # fmt: skip
+            if not common:
+                yield layout.mesh
+
+
+def borrowed(builder: Builder, owned: Mapping[str, list[Bundle]]) -> dict[str, list[Bundle]]:
+    """The bundles of each block that hold a tied weight of another block too, on the same devices."""
+    homes = {weight: bundle for each in owned.values() for bundle in each for weight in bundle.weights}
+    places: dict[tuple[str, tuple[int, ...]], Bundle] = {}
+    found: dict[str, list[Bundle]] = {}
+    for index, instance in enumerate(builder.instances if builder.setting.graph.tied else ()):
+        for tensor in instance.op.weights:
+            if tensor.name not in builder.setting.graph.tied:
+                continue
+            key = (tensor.name, builder.placed[index].mesh.devices)
+            if (index, tensor.name) in homes:
+                places[key] = homes[(index, tensor.name)]
+            elif places[key].block != instance.block:
+                used = replace(places[key], block=instance.block, stage=builder.stages[index])
+                found.setdefault(instance.block, []).append(used)
+    return found
 
 
 def weight_elements(builder: Builder, index: int) -> float:
@@ -134,14 +174,18 @@ def weight_elements(builder: Builder, index: int) -> float:
     return sum(size for _, _, size in _weights(builder, index))
 
 
-def _splits_result(builder: Builder, index: int, axis: int) -> bool:
-    """Whether an axis splits an operator's result, so that a bias sees a part of the result's gradient.
+def _result_axes(builder: Builder, index: int, weight: Tensor) -> set[int]:
+    """The axes that split the result that a weight serves, so that devices see parts of its gradient.
 
     An axis that splits only what is summed over leaves that gradient whole, and a bias with the same
-    gradient on every device.
+    gradient on every device; so does one that splits queries where keys are copied.
     """
-    op, dim = builder.instances[index].op, builder.placed[index].dims[axis]
-    return any(split_dim(op, tensor, dim) is not None for tensor in (op.output, *op.extra_outputs))
+    op = builder.instances[index].op
+    stem = weight.name.rpartition(".")[0]
+    listed = (op.output, *op.extra_outputs)
+    served = [each for each in listed if each.name.removesuffix(".out") == stem] or listed
+    layouts = [builder.layout(index, each, "written") for each in served]
+    return {axis for layout in layouts for _, axes in layout.splits for axis in axes}
 
 
 def _bundle(

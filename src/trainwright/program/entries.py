@@ -136,7 +136,7 @@ class Writer:
         main = Entry(**common, lane="main", seconds=seconds * step.blocking, inputs=waits)
         if step.kind in ("compute", "join", *LOCAL) or step.blocking >= 1.0:
             main.seconds = seconds
-            main.lane = "filler" if self.merged and step.lane == "filler" else "main"
+            main.lane = "filler" if self._fills(step) else "main"
             e.begin[key] = e.end[key] = e.add(main)
             self._settle(number, place)
             return
@@ -153,6 +153,11 @@ class Writer:
         e.begin[key] = e.add(first)
         second.inputs = [e.begin[key]]
         e.end[key] = e.add(second)
+
+    def _fills(self, step: Step) -> bool:
+        """Whether a weight gradient waits for communication to hide; else it frees what it reads at once."""
+        hides = self.program.setting.stack.tp_overlap > 0.0 and self.program.plan.overlap
+        return self.merged and hides and step.lane == "filler"
 
     def _settle(self, number: int, place: int) -> None:
         """Let what blocks of a gather ahead queue where its values are first used, and wait as they do."""
@@ -207,15 +212,17 @@ def _is_gather(entry: Entry) -> bool:
 
 
 def _next_gathers(route: Route) -> dict[int, int]:
-    """Of each gather of weights, the next one of the same stage and phase."""
-    last: dict[tuple[int, str, int], int] = {}
+    """Of each gather of weights, the first one of the next block of the same stage and phase."""
+    last: dict[tuple[int, str, int], list[int]] = {}
     found: dict[int, int] = {}
     for number, step in enumerate(route.steps):
-        if step.lane == "data" and step.kind == "all_gather" and step.phase != "P":
-            key = (step.stage, step.phase, step.passes)
-            if key in last:
-                found[last[key]] = number
-            last[key] = number
+        if step.lane != "data" or step.kind != "all_gather" or step.phase == "P":
+            continue
+        before = last.setdefault((step.stage, step.phase, step.passes), [])
+        if before and route.steps[before[-1]].block != step.block:
+            found |= dict.fromkeys(before, number)
+            before.clear()
+        before.append(number)
     return found
 
 
@@ -224,14 +231,35 @@ def launch_s(route: Route, numbers: Sequence[int], op_s: float) -> float:
     steps = [route.steps[number] for number in numbers]
     if steps[0].phase == "R" and not any(step.cause == "matmul" for step in steps):
         return 0.0  # a few operators done again are launched with the backward
-    host = op_s * sum(step.kernels for step in steps)
-    if not host:
-        return 0.0
+    host, device = _host_s(steps, op_s), device_s(route, steps)
+    return _larger_s(device, host) - device if host else 0.0
+
+
+def device_s(route: Route, steps: Sequence[Step]) -> float:
+    """The time of a block's steps on a device, what hides behind something else left out."""
     weights = sum(step.seconds for step in steps if step.lane == "filler")
     beside = sum(step.seconds * (1.0 - step.blocking) for step in steps if step.cause == "tp")
-    device = sum(_shown_s(route, step) for step in steps if step.lane != "filler") + max(weights, beside)
-    both = smooth_max(np.array([device]), np.array([host]))
-    return float(both[0]) - device
+    return sum(_shown_s(route, step) for step in steps if step.lane != "filler") + max(weights, beside)
+
+
+def weights_share(route: Route, inputs: Sequence[int], weights: Sequence[int], op_s: float) -> float:
+    """Of the time of weight gradients that are put off: what is left where the host holds up the whole backward.
+
+    Launching takes as long for a backward whether its weight gradients follow at once or not.
+    """
+    first, later = [route.steps[n] for n in inputs], [route.steps[n] for n in weights]
+    put_off = sum(step.seconds for step in later if step.lane == "filler")
+    host, alone = _host_s(first, op_s), device_s(route, first)
+    whole = _larger_s(alone + put_off, host)
+    return max(whole - min(_larger_s(alone, host), whole), 0.0) / put_off if put_off else 1.0
+
+
+def _host_s(steps: Sequence[Step], op_s: float) -> float:
+    return op_s * sum(step.kernels for step in steps)
+
+
+def _larger_s(device: float, host: float) -> float:
+    return float(smooth_max(np.array([device]), np.array([host]))[0])
 
 
 def _shown_s(route: Route, step: Step) -> float:

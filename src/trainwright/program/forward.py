@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
-from trainwright.model.graph import Tensor
 from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder, chunk_name
 from trainwright.program.layout import Layout
@@ -43,6 +43,7 @@ def _runs(builder: Builder) -> Iterator[list[int]]:
             and placed.serial[1] > 1
             and builder.placed[run[-1]].serial == placed.serial
             and builder.instances[run[-1]].block == builder.instances[index].block
+            and all(map(partial(_in_parts, builder, index), run))
         )
         if run and not joins:
             yield run
@@ -52,11 +53,24 @@ def _runs(builder: Builder) -> Iterator[list[int]]:
         yield run
 
 
+def _in_parts(builder: Builder, index: int, writer: int) -> bool:
+    """Whether all that an operator reads of another one is there as soon as that one's serial part is."""
+    made, instance, (dim, _) = builder.instances[writer], builder.instances[index], builder.placed[index].serial
+    alike = builder.placed[writer].parts(dim) == builder.placed[index].parts(dim)
+    for name, tensor in zip(made.outputs, (made.op.output, *made.op.extra_outputs), strict=True):
+        for other, used in zip(instance.inputs, instance.op.inputs, strict=True):
+            parted = None not in (split_dim(made.op, tensor, dim), split_dim(instance.op, used, dim))
+            if name == other and not (alike and parted):
+                return False
+    return True
+
+
 def _goes_before(builder: Builder, index: int, run: Sequence[int]) -> bool:
+    if not builder.placed[index].serial[1] == 1 < builder.placed[run[-1]].serial[1]:
+        return False
     instance, last = builder.instances[index], builder.instances[run[-1]]
     made = {name for each in run for name in builder.instances[each].outputs}
-    serial = (builder.placed[index].serial[1], builder.placed[run[-1]].serial[1])
-    return serial[0] == 1 < serial[1] and instance.block == last.block and made.isdisjoint(instance.inputs)
+    return instance.block == last.block and made.isdisjoint(instance.inputs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +161,7 @@ class Forward:
             if own not in self.store:
                 own = self._version(name)  # written whole: a part of it is at hand
             if own not in self.store:
-                own = self._join(name, cell)
+                own = self.join(name, cell)
             yield own, b.layout(index, tensor, "read", b.written_dims[own])
 
     def _version(self, name: str) -> str:
@@ -155,14 +169,16 @@ class Forward:
         versions = (name + self.suffix, name + BROUGHT)
         return next((each for each in versions if each in self.store), name)
 
-    def _join(self, name: str, cell: Cell) -> str:
+    def join(self, name: str, cell: Cell) -> str:
         """Parts that were made one after another become the value that they are parts of."""
         b, index = self.builder, cell[0]
         found = [each for each in self.store.versions if each.partition("#")[0] == name and "#" in each]
         parts = [each for each in found if each.endswith(self.suffix)] or found
-        name += self.suffix
+        whole, name = name, name + self.suffix
+        b.shapes.setdefault(name, b.shapes[whole])
+        b.written_dims.setdefault(name, b.written_dims[whole])
         assert parts, f"{name} is read before it is made"
-        layout = self.store.layouts(parts[0])[-1]
+        layout = self.store.layouts(parts[0])[0]
         step = b.add(
             Step(
                 name=name, phase=self.phase, kind="join", cause="streaming", mesh=layout.mesh,
@@ -244,12 +260,3 @@ def is_no_larger(layout: Layout, other: Layout) -> bool:
 
 
 _CAUSES = {"matmul": "matmul", "grouped_matmul": "matmul", "attention": "attention"}
-
-
-def sides(builder: Builder, index: int) -> Iterator[tuple[str, Tensor]]:
-    """What an operator keeps for its backward that no operator writes: statistics, masks, routes."""
-    instance = builder.instances[index]
-    named = {tensor.name for tensor in (*instance.op.inputs, instance.op.output, *instance.op.extra_outputs)}
-    for tensor in instance.op.saved:
-        if tensor.name not in named:
-            yield f"{instance.name}!{tensor.name}", tensor

@@ -58,7 +58,7 @@ class Holdings:
     def part(self, weight: Weight, device: int, reads: Sequence[str]) -> Part:
         """A device's part of a weight: as gathered in one of the values `reads`, or as it is stored."""
         for name in reads:
-            found = self.gathered.get(name, {}).get(weight, {}).get(device)
+            found = self.gathered.get(name, {}).get(self.owners[weight], {}).get(device)
             if found is not None:
                 return Part(values=found, at=self.places[weight][device])
         return Part(values=self.weights[self._stored(weight, device)][device], at=self.places[weight][device])
@@ -105,10 +105,26 @@ class Holdings:
         for weight in step.state:
             if step.kind == "all_gather":
                 continue
-            held = {device: array for each in copies for device, array in each.get(weight, {}).items()}
-            held |= self.gradients[weight]
+            held = self._copies(weight, copies) | self.gradients[weight]
             found = _reduced(held, step)
-            self.gradients[weight] |= {d: found[d] for d in self.gradients[weight] if d in found}
+            self.gradients[weight] = {d: found.get(d, old) for d, old in self.gradients[weight].items()}
+
+    def _copies(self, weight: Weight, copies: Sequence[Held]) -> dict[int, Array]:
+        """What devices hold of a weight on any route, and at any place if it is tied."""
+        index, name = weight
+        places = [
+            (other, name)
+            for other, instance in enumerate(self.data.instances)
+            if other == index
+            or (name in self.data.graph.tied and any(each.name == name for each in instance.op.weights))
+        ]
+        return {
+            device: array
+            for each in copies
+            for place in places
+            if self.owners[place] == place
+            for device, array in each.get(place, {}).items()
+        }
 
     def update(self) -> None:
         """Take the step; a weight whose gradient is elsewhere becomes stale."""
@@ -116,15 +132,14 @@ class Holdings:
             source = self.gradients[self.owners[weight]]
             for device in held:
                 if self.owners[weight] == weight:
-                    held[device] = held[device] - RATE * source[device]
+                    held[device] = held[device] - RATE * source[device]  # NaN where either is elsewhere
 
     def renew(self, step: Step, copies: Sequence[Held]) -> None:
         """Gather new weights from the devices that have updated them."""
         for weight in step.state:
-            held = {device: array for each in copies for device, array in each.get(weight, {}).items()}
-            held |= self.weights[weight]
+            held = self._copies(weight, copies) | self.weights[weight]
             found = _collected(held, step.groups, step.span)
-            self.weights[weight] |= {d: found[d] for d in self.weights[weight] if d in found}
+            self.weights[weight] = {d: found.get(d, old) for d, old in self.weights[weight].items()}
 
 
 def _bounds(size: int, span: tuple[float, float]) -> tuple[int, int]:
@@ -141,7 +156,7 @@ def _scattered(held: Mapping[int, Array], groups: Sequence[Sequence[int]]) -> di
     """Each device with its share of what all devices of its group hold."""
     found = dict(held)
     for group in groups:
-        members = sorted(group)
+        members = list(group)
         for device, here in zip(members, _shares(len(members), held[members[0]].size, (0.0, 1.0)), strict=True):
             kept = np.full(held[device].size, np.nan)
             kept[here] = held[device].ravel()[here]
@@ -153,7 +168,7 @@ def _reduced(held: Mapping[int, Array], step: Step) -> dict[int, Array]:
     """What devices hold after a sum over groups: all of it, or each its share."""
     found = {device: array.copy() for device, array in held.items()}
     for group in step.groups:
-        members = sorted(device for device in group if device in held)
+        members = [device for device in group if device in held]
         if not members:
             continue
         total = step.scale * np.sum([held[device].ravel() for device in members], axis=0)

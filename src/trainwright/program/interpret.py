@@ -10,6 +10,7 @@ from trainwright.errors import BadInput
 from trainwright.model.graph import Tensor
 from trainwright.plan.rules import split_dim
 from trainwright.program.apply import apply
+from trainwright.program.builder import chunk_name
 from trainwright.program.losses import STATISTICS
 from trainwright.program.holdings import Held, Holdings
 from trainwright.program.labelled import Array, Part, cut, renamed, spread, whole
@@ -180,6 +181,8 @@ class _Microbatch:
 
     def _count_weight(self, step: Step, device: int, name: str, part: Part) -> None:
         weight = (step.instance, name)
+        if self._repeats(step, name):
+            return
         full = spread(part, self.held.places[weight][device])
         self.held.add(weight, device, step.scale * full.values)
 
@@ -291,8 +294,9 @@ class _Microbatch:
         return cut(part, {own: wanted})
 
     def _chunk_of(self, base: str, step: Step) -> str:
-        dim, chunks = self._serial(step)
-        return f"{base}#{dim}.{step.chunk}.{chunks}"
+        placed = self.program.routes[self.held.route].placed[step.instance]
+        instance = self.data.instances[step.instance]
+        return chunk_name(base, instance.op, instance.op.output, placed, step.chunk)
 
     def _local(self, step: Step, part: Part, own: str) -> int:
         """How many places a device's whole part has along a dim."""
@@ -305,16 +309,23 @@ class _Microbatch:
         """Of each weight, whether this device and this serial part add it, where results are sums."""
         builder = self.program.builders[self.held.route]
         op = self.data.instances[step.instance].op
-        dim, chunks = self._serial(step)
         written = builder.layout(step.instance, op.output, "written")
         at = written.mesh.coordinates(written.mesh.devices.index(device))
         found = {}
         for weight in op.weights:
             own = builder.layout(step.instance, weight, "read")
             split = {axis for _, axes in own.splits for axis in axes}
-            later = chunks > 1 and step.chunk and split_dim(op, op.output, dim) is None and split_dim(op, weight, dim) is None
-            found[weight.name] = not later and not any(at[axis] for axis in written.partial if axis not in split)
+            alone = not any(at[axis] for axis in written.partial if axis not in split)
+            found[weight.name] = alone and not self._repeats(step, weight.name)
         return found
+
+    def _repeats(self, step: Step, name: str) -> bool:
+        """Whether an earlier serial part has dealt with a weight that all parts share, where they sum."""
+        op = self.data.instances[step.instance].op
+        dim, chunks = self._serial(step)
+        weight = next(each for each in op.weights if each.name == name)
+        summed = split_dim(op, op.output, dim) is None and split_dim(op, weight, dim) is None
+        return chunks > 1 and step.chunk > 0 and summed
 
     def _counted(self, step: Step, device: int) -> list[bool]:
         """Of each result, whether its gradient flows on at this device: once among those that share it."""

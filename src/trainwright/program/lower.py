@@ -10,7 +10,7 @@ from trainwright.plan.plan import Plan
 from trainwright.plan.select import select
 from trainwright.program.backward import Backward
 from trainwright.program.builder import Builder
-from trainwright.program.bundles import Bundle, bundles
+from trainwright.program.bundles import Bundle, borrowed, bundles
 from trainwright.program.forward import Cell, Forward, cells
 from trainwright.program.network import Network
 from trainwright.program.offload import Away, send_away
@@ -159,15 +159,21 @@ def _reads_input(instance: Instance) -> bool:
 def _backward(
     builder: Builder, backward: Backward, order: Sequence[Cell], owned: Mapping[str, list[Bundle]], away: Away
 ) -> None:
+    """All operators back. Gradients of one block at most wait while the next one's are made."""
     ahead = Ahead.of(builder, order[::-1], owned, "I", 0)
+    scattered: dict[int, list[tuple[int, ...]]] = {}  # by stage, for each of its blocks
+    stage = -1
     for cell in reversed(order):
         block = builder.instances[cell[0]].block
+        after: tuple[int, ...] = ()
         if ahead.enters(block):
-            scatter_gradients(builder, owned.get(ahead.block, ()))
-            for each in (block, ahead.following.get(block, block)):
-                away.bring(builder, backward.stores, each, backward.last)
+            scattered.setdefault(stage, []).append(scatter_gradients(builder, owned.get(ahead.block, ())))
+            stage = builder.stages[cell[0]]
+            after = scattered[stage][-2] if len(scattered.get(stage, ())) > 1 else ()
+            away.bring(builder, backward.stores, block, -1)
+            away.bring(builder, backward.stores, ahead.following.get(block, block), backward.last)
             backward.weights = ahead.enter(block, backward.last)
-        backward.run(cell)
+        backward.run(cell, after)
     scatter_gradients(builder, owned.get(ahead.block, ()))
 
 
@@ -191,7 +197,8 @@ class Ahead:
         homes = {builder.instances[index].block: builder.stages[index] for index, _ in order}
         names = list(homes)
         following = {a: b for a, b in zip(names, names[1:], strict=False) if homes[a] == homes[b]}
-        return Ahead(builder=builder, owned=owned, phase=phase, passes=passes, following=following)
+        used = {block: [*owned.get(block, ()), *more] for block, more in borrowed(builder, owned).items()}
+        return Ahead(builder=builder, owned={**owned, **used}, phase=phase, passes=passes, following=following)
 
     def enters(self, block: str) -> bool:
         """Whether a block is not the one at work."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainwright.program.builder import Builder
+from trainwright.program.sides import side_bytes
 from trainwright.program.step import Step, Value
 from trainwright.program.values import Store, held_bytes
 
@@ -26,7 +27,9 @@ class Away:
         for old, new in zip(copy.reads, brought, strict=True):
             builder.shapes[new.name] = builder.shapes[old.name]
             builder.written_dims[new.name] = builder.written_dims[old.name]
-        number = builder.add(copy.set(phase="I", reads=(), writes=tuple(brought), after=(after,) if after >= 0 else ()))
+        number = builder.add(
+            copy.set(phase="I", reads=(), writes=tuple(brought), after=(after,) if after >= 0 else ())
+        )
         builder.steps[number].name = f"{block} from host"
         for store in stores:
             for value in brought:
@@ -43,7 +46,10 @@ def send_away(builder: Builder, kept: Store) -> Away:
 
 def _copy(builder: Builder, block: str, values: Sequence[Value]) -> Step:
     setting = builder.setting
-    size = sum(held_bytes(builder.shapes[value.name], value.layout) for value in values)
+    kept: dict[str, float] = {}  # a value that is there in two layouts is kept in one
+    for value in values:
+        kept[value.name] = max(_kept_bytes(builder, value), kept.get(value.name, 0.0))
+    size = sum(kept.values()) + _side_bytes(builder, block)
     size *= setting.stack.activations
     rate = setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link
     stage = next(builder.stages[n] for n, each in enumerate(builder.instances) if each.block == block)
@@ -52,6 +58,23 @@ def _copy(builder: Builder, block: str, values: Sequence[Value]) -> Step:
         block=block, reads=tuple(values), seconds=size / rate, whole_s=size / rate, bytes=size,
         blocking=float(not builder.plan.overlap), slows=setting.stack.interference, lane="copy",
     )  # fmt: skip
+
+
+def _kept_bytes(builder: Builder, value: Value) -> float:
+    """Bytes of a value as the stack keeps it: of what is gathered, some keep only their own part."""
+    whole = held_bytes(builder.shapes[value.name], value.layout)
+    part = min(held_bytes(builder.shapes[value.name], builder.homes.get(value.name, value.layout)), whole)
+    share = builder.setting.stack.gathered_inputs
+    return share * whole + (1.0 - share) * part
+
+
+def _side_bytes(builder: Builder, block: str) -> float:
+    """Bytes of what the operators of a block keep beside values."""
+    return sum(
+        side_bytes(builder, index) * builder.placed[index].serial[1]
+        for index, instance in enumerate(builder.instances)
+        if instance.block == block and not builder.placed[index].recompute
+    )
 
 
 def _needed(builder: Builder, kept: Store) -> dict[str, list[Value]]:
@@ -81,7 +104,7 @@ def _versions(kept: Store, name: str) -> list[str]:
     """A value, or its serial parts."""
     if name in kept:
         return [name]
-    parts = []
+    parts: list[str] = []
     while f"{name}#{len(parts)}" in kept:
         parts.append(f"{name}#{len(parts)}")
     return parts

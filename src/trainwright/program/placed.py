@@ -148,6 +148,12 @@ def _check_split(instance: Instance, split: Split, sizes: Mapping[str, int]) -> 
     what = effect(instance.op, split.dim)
     where = f"plan: op {instance.name}: split"
     if what in ("shards", "sums"):
+        linked = [dim for dim in LINKED.get(split.dim, ()) if sizes.get(dim, sizes[split.dim]) != sizes[split.dim]]
+        if split.sizes and linked:
+            raise BadInput(
+                where, f"{split.dim} {':'.join(map(str, split.sizes))}", f"{linked[0]} is split with it, into other sizes",
+                "split it evenly",
+            )  # fmt: skip
         if split.sizes and sum(split.sizes) != sizes[split.dim]:
             raise BadInput(
                 where, f"{split.dim} {':'.join(map(str, split.sizes))}",

@@ -48,8 +48,9 @@ def gather_weights(
     return tuple(values)
 
 
-def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> None:
-    """ZeRO-2 and 3: sum a block's gradients after each microbatch, each device keeping its shard."""
+def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> tuple[int, ...]:
+    """ZeRO-2 and 3: sum a block's gradients after each microbatch, each device keeping its shard; the steps."""
+    steps = []
     for (group, *_others), together in _by_group(listed, "gradients").items():
         size = widths(builder).reduced * sum(bundle.elements for bundle in together)
         seconds = builder.network.seconds("reduce_scatter", group, size)
@@ -57,7 +58,8 @@ def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> None:
         step = _data_step(builder, together[0], name, "reduce_scatter", seconds, size)
         reads = tuple(value for bundle in together for value in _gradients(builder, bundle))
         step = _on(step, together, together[0].sharding("gradients"))
-        builder.add(step.set(phase="W", reads=reads, lane="scatter"))
+        steps.append(builder.add(step.set(phase="W", reads=reads, lane="scatter")))
+    return tuple(steps)
 
 
 def _by_group(listed: Sequence[Bundle], what: str) -> dict[Groups, list[Bundle]]:

@@ -10,7 +10,7 @@ from trainwright.errors import BadInput
 from trainwright.plan.action import Action
 from trainwright.plan.plan import Order, Plan
 from trainwright.program.buffers import Buffer, find_buffers
-from trainwright.program.entries import LANES, Entries, Entry, Group, Writer, entries_of, in_groups, launch_s
+from trainwright.program.entries import LANES, Entries, Entry, Group, Writer, entries_of, in_groups, launch_s, weights_share
 from trainwright.program.lower import Program
 from trainwright.program.places import Places, find_places
 from trainwright.program.state import update_s
@@ -75,12 +75,15 @@ def _rows(orders: Sequence[Order], places: Places, plan: Plan) -> list[tuple[Act
 
 def _add_launches(program: Program, entries: Entries, writers: Sequence[Writer]) -> None:
     """The host's floor of every block: what launching adds, after the block's last entry on the main lane."""
-    known: dict[tuple[int, tuple[tuple[int, str, float], ...]], float] = {}
     after: dict[int, Entry] = {}
+    op_s = program.setting.stack.op_s
     for writer in writers:
         route = program.routes[writer.route]
         for (group, block, kind), numbers in writer.blocks.items():
-            floor = launch_s(route, numbers, program.setting.stack.op_s)
+            if group[1] == "W":
+                _shorten_weights(program, entries, writer, (group, block, kind))
+                continue
+            floor = launch_s(route, numbers, op_s)
             if floor <= 0.0:
                 continue
             last = entries.end[(writer.route, numbers[-1], group[3])]
@@ -88,8 +91,18 @@ def _add_launches(program: Program, entries: Entries, writers: Sequence[Writer])
             after[last] = Entry(
                 group=group, lane="main", label=f"{block} launch {phase}", cause="launch", seconds=floor
             )
-    del known
     _insert(entries, after)
+
+
+def _shorten_weights(program: Program, entries: Entries, writer: Writer, key: tuple[Group, str, str]) -> None:
+    """Weight gradients that are put off take less where launching, not the device, sets the pace."""
+    (route, _, stage, place), block, kind = key
+    inputs = writer.blocks.get(((route, "I", stage, place), block, kind), [])
+    numbers = writer.blocks[key]
+    share = weights_share(program.routes[route], inputs, numbers, program.setting.stack.op_s) if inputs else 1.0
+    for number in numbers if share < 1.0 else ():
+        entry = entries.listed[entries.end[(route, number, place)]]
+        entry.seconds *= share
 
 
 def _insert(entries: Entries, after: Mapping[int, Entry]) -> None:
@@ -129,6 +142,7 @@ class Stamps:
     base: Ids  # by entry
     stride: Ids
     copies: Ids
+    once: NDArray[np.bool_]  # whether an entry is the step's, not a microbatch's
     groups: Mapping[Group, list[int]]  # entries in queue order
     total: int
     routes: int
@@ -139,20 +153,18 @@ class Stamps:
         groups = in_groups(entries.listed)
         count = len(entries.listed)
         base, stride, copies = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        once = np.zeros(count, dtype=bool)
         total, routes = 0, len(program.routes)
         for group, members in groups.items():
-            runs = 1
-            if group[1] not in _ONCE_PHASES:
-                runs = len(range(group[0], program.plan.microbatches, routes))
+            once[members] = group[1] in _ONCE_PHASES
+            runs = 1 if group[1] in _ONCE_PHASES else len(range(group[0], program.plan.microbatches, routes))
             base[members] = total + np.arange(len(members))
             stride[members] = len(members)
             copies[members] = runs
             total += runs * len(members)
-        return Stamps(base=base, stride=stride, copies=copies, groups=groups, total=total, routes=routes)
-
-    def ids(self, entry: int, copy: int) -> int:
-        """The task of one copy of an entry."""
-        return int(self.base[entry] + copy * self.stride[entry])
+        return Stamps(
+            base=base, stride=stride, copies=copies, once=once, groups=groups, total=total, routes=routes
+        )
 
 
 def _table(
@@ -216,24 +228,20 @@ def _inputs(stamps: Stamps, entries: Entries) -> tuple[Ids, Ids]:
     """Inputs of every task: of the same microbatch; of the step; or, for the step's own, of all of them."""
     counts, listed = [], []
     for group, members in stamps.groups.items():
-        copies = int(stamps.copies[members[0]])
-        once = group[1] in _ONCE_PHASES
-        refs: list[int] = []
-        shifts: list[int] = []
-        sizes: list[int] = []
-        for member in members:
-            found = 0
-            for other in entries.listed[member].inputs:
-                every = once and entries.listed[other].group[1] not in _ONCE_PHASES
-                ids = range(int(stamps.copies[other])) if every else range(1)
-                refs += [stamps.ids(other, copy) for copy in ids]
-                moves = not once and entries.listed[other].group[1] not in _ONCE_PHASES
-                shifts += [int(stamps.stride[other]) if moves else 0] * len(ids)
-                found += len(ids)
-            sizes.append(found)
-        one, step = np.array(refs, dtype=np.int64), np.array(shifts, dtype=np.int64)
-        listed.append((one[None, :] + np.arange(copies)[:, None] * step[None, :]).ravel())
-        counts.append(np.tile(np.array(sizes, dtype=np.int64), copies))
+        inputs = [entries.listed[member].inputs for member in members]
+        flat = np.array([other for each in inputs for other in each], dtype=np.int64)
+        sizes = np.array([len(each) for each in inputs], dtype=np.int64)
+        if group[1] in _ONCE_PHASES:
+            runs = stamps.copies[flat]
+            owner = np.repeat(np.arange(len(members)), sizes)
+            copy = np.arange(runs.sum()) - np.repeat(np.cumsum(runs) - runs, runs)
+            listed.append(np.repeat(stamps.base[flat], runs) + copy * np.repeat(stamps.stride[flat], runs))
+            counts.append(np.bincount(owner, weights=runs, minlength=len(members)).astype(np.int64))
+            continue
+        copies = np.arange(int(stamps.copies[members[0]]))
+        moves = np.where(stamps.once[flat], 0, stamps.stride[flat])
+        listed.append((stamps.base[flat][None, :] + copies[:, None] * moves[None, :]).ravel())
+        counts.append(np.tile(sizes, len(copies)))
     starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return starts, np.concatenate(listed)
 
@@ -325,28 +333,37 @@ def _check_used(stamps: Stamps, used: set[Group], rows: Sequence[tuple[Action, .
 
 
 def _buffer_columns(stamps: Stamps, buffers: Sequence[Buffer]) -> dict[str, object]:
-    """Buffers of every microbatch."""
-    place, size, category, start, counts, readers = [], [], [], [], [], []
+    """Buffers of every microbatch; those of equally many together."""
+    by_copies: dict[int, list[Buffer]] = {}
     for buffer in buffers:
-        copies = 1 if buffer.writer == FROM_THE_START else int(stamps.copies[buffer.writer])
-        runs = np.arange(copies)
-        place.append(np.full(copies, buffer.place))
-        size.append(np.full(copies, buffer.size_bytes))
-        category.append(np.full(copies, CATEGORIES.index(buffer.category)))
-        if buffer.writer == FROM_THE_START:
-            start.append(np.full(1, FROM_THE_START))
-            counts.append(np.zeros(1, dtype=np.int64))
-            continue
-        start.append(stamps.base[buffer.writer] + runs * stamps.stride[buffer.writer])
-        members = np.array(buffer.readers, dtype=np.int64)
-        moves = np.where(stamps.copies[members] > 1, stamps.stride[members], 0)
-        readers.append((stamps.base[members][None, :] + runs[:, None] * moves[None, :]).ravel())
-        counts.append(np.full(copies, len(members)))
+        lasting = buffer.writer == FROM_THE_START
+        by_copies.setdefault(0 if lasting else int(stamps.copies[buffer.writer]), []).append(buffer)
+    parts = [_stamped(stamps, each, copies) for copies, each in by_copies.items()]
+    place, size, category, start, counts, readers = (np.concatenate(each) for each in zip(*parts, strict=True))
     return {
-        "buffer_place": np.concatenate(place).astype(np.int32),
-        "buffer_bytes": np.concatenate(size).astype(float),
-        "buffer_category": np.concatenate(category).astype(np.int32),
-        "buffer_from": np.concatenate(start).astype(np.int32),
-        "first_reader": np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64),
-        "readers": np.concatenate(readers).astype(np.int32) if readers else np.zeros(0, dtype=np.int32),
+        "buffer_place": place.astype(np.int32),
+        "buffer_bytes": size.astype(float),
+        "buffer_category": category.astype(np.int32),
+        "buffer_from": start.astype(np.int32),
+        "first_reader": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "readers": readers.astype(np.int32),
     }
+
+
+def _stamped(stamps: Stamps, buffers: Sequence[Buffer], copies: int) -> tuple[NDArray[np.generic], ...]:
+    """Columns of some buffers, once for each of so many microbatches; 0: from before the step."""
+    runs = np.arange(max(copies, 1))
+    writers = np.array([buffer.writer for buffer in buffers], dtype=np.int64)
+    readers = np.array([n for buffer in buffers for n in buffer.readers], dtype=np.int64) if copies else writers[:0]
+    start = np.full(len(buffers), FROM_THE_START)
+    if copies:
+        start = (stamps.base[writers][None, :] + runs[:, None] * stamps.stride[writers][None, :]).ravel()
+    moves = np.where(stamps.once[readers], 0, stamps.stride[readers])
+    return (
+        np.tile([buffer.place for buffer in buffers], len(runs)),
+        np.tile([buffer.size_bytes for buffer in buffers], len(runs)),
+        np.tile([CATEGORIES.index(buffer.category) for buffer in buffers], len(runs)),
+        start,
+        np.tile([len(buffer.readers) if copies else 0 for buffer in buffers], len(runs)),
+        (stamps.base[readers][None, :] + runs[:, None] * moves[None, :]).ravel(),
+    )

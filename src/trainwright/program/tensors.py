@@ -28,16 +28,19 @@ def tensor_layout(
     splits: dict[str, list[int]] = {}
     partial: list[int] = []
     parts: dict[str, int] = {}
+    uneven: dict[str, tuple[int, ...]] = {}
     for axis, (size, dim) in enumerate(zip(placed.mesh.axes, placed.dims, strict=True)):
         if not dim or size == 1:
             continue
         own = split_dim(op, tensor, dim)
         if own is not None and parts.get(own, 1) * size <= max(sizes.get(own, size), 1):
             parts[own] = parts.get(own, 1) * size
-            splits.setdefault(own if own == ROUTED else named[tensor.dims.index(own)], []).append(axis)
+            name = own if own == ROUTED else named[tensor.dims.index(own)]
+            splits.setdefault(name, []).append(axis)
+            if dim in placed.uneven:
+                uneven[name] = placed.uneven[dim]
         elif _sums(op, dim, role, shared=own is not None):
             partial.append(axis)
-    uneven = {name: placed.uneven[name] for name in splits if name in placed.uneven}
     return build_layout(placed.mesh, splits, partial, uneven)
 
 

@@ -184,7 +184,7 @@ def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
         ("schedule", "vpp", "micro_batch"): _pipelines(space, pp, dp),
         ("ep", "etp"): _expert_splits(space, tp, cp, dp),
         ("zero", "shard"): _sharding(space, cp, pp, dp),
-        ("sp",): _single(space, "sp", [0, 1] if tp > 1 else [0]),
+        ("sp",): _single(space, "sp", [0, 1] if tp > 1 and space.seq % (tp * cp) == 0 else [0]),
         ("cp_kind",): _single(space, "cp_kind", range(len(CP_KINDS)) if cp > 1 else [0]),
         ("recompute", "recompute_layers"): [
             each for each in recomputations(space) if each[1] <= layers_per_stage(space.graph, pp)

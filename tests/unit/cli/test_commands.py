@@ -9,23 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import fails, trainwright
+
 SMALL = ("plan", "gpt2", "h100:8", "--batch", "64")
-
-
-def trainwright(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trainwright.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
-def fails(*arguments: str, code: int = 1) -> str:
-    """The one line that a failing command prints."""
-    result = trainwright(*arguments)
-    assert result.returncode == code, result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    assert result.stderr.startswith("trainwright: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
 
 
 class TestPlan:

@@ -21,6 +21,7 @@ from trainwright.plan.zoo.gpipe import gpipe
 from trainwright.plan.zoo.interlaced import interlaced
 from trainwright.plan.zoo.interleaved import interleaved
 from trainwright.plan.zoo.looped_bfs import looped_bfs
+from trainwright.plan.zoo.mixed import mixed
 from trainwright.plan.zoo.offload import offload
 from trainwright.plan.zoo.one_f_one_b import one_f_one_b
 from trainwright.plan.zoo.per_layer import per_layer
@@ -59,6 +60,7 @@ ZOO: Mapping[str, Builder] = {
     "interlaced": interlaced,
     "3f1b": three_f_one_b,
     "per-layer": per_layer,
+    "mixed": mixed,
     "uneven-stages": uneven_stages,
     "recompute": recompute,
     "offload": offload,

@@ -1,6 +1,6 @@
 """Co-shard: regions of layers in parts that run one after another on the same device, each recomputed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from trainwright.errors import UnknownName
@@ -31,24 +31,40 @@ def co_shard(
     communication. The rest is as the knobs say.
     """
     plan = structured(graph, devices, batch, **knobs)
-    return plan | Plan(transforms=tuple(_transforms(graph, chunks, regions, layers)))
-
-
-def _transforms(graph: Graph, chunks: int, regions: str, layers: str) -> Iterator[Transform]:
     instances = wire(graph)
-    blocks = chosen_layers(layer_names(instances), layers)
-    for region in regions.split("+"):
-        if region not in _DIMS:
-            raise UnknownName("co-shard region", region, _DIMS)
-        mine = [each for each in instances if each.block in blocks and each.op.region == region]
+    blocks = set(chosen_layers(layer_names(instances), layers))
+    chosen = regions.split("+")
+    again = op_pattern(region_ops(instances, blocks, chosen))
+    splits = serial_splits(instances, blocks, chunks, chosen)
+    return plan | Plan(transforms=(*splits, *([Recompute(ops=again)] if again else [])))
+
+
+def serial_splits(
+    instances: Sequence[Instance], blocks: Collection[str], chunks: int, regions: Sequence[str] = tuple(_DIMS)
+) -> Iterator[Transform]:
+    """Each region of the blocks in `chunks` parts that run one after another."""
+    for region in regions:
+        mine = _of_region(instances, blocks, region)
         cut = [each for each in mine if effect(each.op, _DIMS[region]) in ("shards", "sums")]
         if cut and chunks > 1:
             yield Split(ops=op_pattern(cut), dim=_DIMS[region], parts=chunks, serial=True)
-        if mine:
-            yield Recompute(ops=op_pattern([*_norms_before(instances, mine), *mine]))
+
+
+def region_ops(
+    instances: Sequence[Instance], blocks: Collection[str], regions: Sequence[str] = tuple(_DIMS)
+) -> list[Instance]:
+    """What is done again where regions run in parts: all of them, and the norms that they read."""
+    mine = [each for region in regions for each in _of_region(instances, blocks, region)]
+    return [*_norms_before(instances, mine), *mine]
+
+
+def _of_region(instances: Sequence[Instance], blocks: Collection[str], region: str) -> list[Instance]:
+    if region not in _DIMS:
+        raise UnknownName("co-shard region", region, _DIMS)
+    return [each for each in instances if each.block in blocks and each.op.region == region]
 
 
 def _norms_before(instances: Sequence[Instance], region: Sequence[Instance]) -> list[Instance]:
-    """The norms that a region reads: done again once for all of its parts."""
+    """The norms that regions read: done again once for all of their parts."""
     read = {name for each in region for name in each.inputs}
     return [each for each in instances if each.op.kind == "norm" and not read.isdisjoint(each.outputs)]

@@ -22,7 +22,8 @@ Part = tuple[range, Strategy]
 
 
 def per_layer(graph: Graph, devices: int, batch: int, *, layers: str = "0-:dp1", **knobs: Any) -> Plan:
-    """Each range of layers with its own degrees on all devices; ends go as the layers beside them.
+    """Each range of layers with its own degrees on all devices; ends go as the layers beside them, or, if
+    they share weights, as the first.
 
     What goes from one range to the next is moved from one split to the other. A microbatch has as many
     samples as the widest dp asks for.
@@ -62,4 +63,5 @@ def _by_block(graph: Graph, parts: list[Part]) -> dict[str, Strategy]:
             raise BadInput("per-layer layers", name, rule, _FORM)
         found += mine
     homes = block_homes(instances, [[name] for name in names])
-    return {block: found[home] for block, home in homes.items()}
+    shared = {each.block for each in instances for weight in each.op.weights if weight.name in graph.tied}
+    return {block: found[0 if block in shared else home] for block, home in homes.items()}

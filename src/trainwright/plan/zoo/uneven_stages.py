@@ -29,14 +29,15 @@ def uneven_stages(
     return structured(graph, devices, batch, pp=pp, staging=staging, **knobs)
 
 
-def layer_flops(graph: Graph, seq: int) -> list[float]:
-    """FLOPs of each layer's forward for one sample; an end counts with the layer beside it."""
+def layer_flops(graph: Graph, seq: int, *, vocabulary: bool = True) -> list[float]:
+    """FLOPs of each layer's forward for one sample; ends, or those without a vocabulary, count beside it."""
     instances = wire(graph)
     names = layer_names(instances)
     homes = block_homes(instances, [[name] for name in names])
     found = [0.0] * len(names)
     for instance in instances:
-        found[homes[instance.block]] += _flops(graph, instance, seq)
+        if vocabulary or instance.op.region != "vocab":
+            found[homes[instance.block]] += _flops(graph, instance, seq)
     return found
 
 

@@ -1,0 +1,157 @@
+"""`trainwright simulate`: one plan in detail."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainwright.cli.named_plan import NamedPlan
+    from trainwright.cli.subject import Subject
+    from trainwright.report.account import Account, Predicted
+    from trainwright.simulate.whole import Simulated
+
+_PLACES = 16  # that are drawn
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
+    parser.add_argument(
+        "plan",
+        metavar="PLAN",
+        nargs="+",
+        help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), a plan file, or a plan of the zoo ("co-shard tp=2")',
+    )
+    batch = parser.add_mutually_exclusive_group()
+    batch.add_argument("--batch", metavar="N", help="sequences per step (a plan file has its own)")
+    batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
+    parser.add_argument("--seq", metavar="N", help="tokens per sequence")
+    parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
+    parser.add_argument("--free", action="store_true", help="also what each cause would save if it were free")
+    parser.add_argument("--width", metavar="N", help="columns of the schedule (default: as the terminal)")
+    parser.add_argument("--trace", metavar="FILE", help="a trace of all tasks, which Perfetto opens")
+    parser.add_argument("--save-plan", metavar="FILE", help="the plan as text, which PLAN can name")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, write and show; then raise if the plan does not fit."""
+    from trainwright.cli.subject import parse_subject
+    from trainwright.plan.text import render_plan
+    from trainwright.report.account import account_of
+    from trainwright.report.files import render_json, save_text
+    from trainwright.report.trace import save_trace
+
+    width = _parse_width(options.width)
+    subject = parse_subject(options)
+    named, notes = _parse_plan(options, subject)
+    if options.save_plan:
+        save_text(Path(options.save_plan), render_plan(named.plan))
+    simulated = _simulate(subject, named)
+    if options.trace:
+        save_trace(Path(options.trace), simulated.timeline)
+    account = account_of(
+        simulated, subject.interval, closed_form=_closed_form(subject, named), free=options.free
+    )
+    if options.json and options.json != "-":
+        save_text(Path(options.json), render_json(_tree(subject, notes, account)))
+    if options.json == "-":
+        print(render_json(_tree(subject, notes, account)), end="")
+    else:
+        _show(notes, account, simulated, width)
+    simulated.check()
+    return 0
+
+
+def _parse_width(text: str | None) -> int | None:
+    from trainwright.units import parse_whole
+
+    return parse_whole(text, "--width", most=10_000) if text else None
+
+
+def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["NamedPlan", tuple[str, ...]]:
+    """The plan, and what to say of model, cluster and batch."""
+    from trainwright.cli.named_plan import NamedPlan, check_rate, is_file, load_plan, parse_named
+    from trainwright.cli.subject import batch_note, parse_batch
+    from trainwright.errors import BadInput
+
+    text = " ".join(options.plan)
+    batch, note = parse_batch(options, subject)
+    if is_file(text):
+        named = NamedPlan(plan=load_plan(Path(text)))
+        own = named.plan.batch * named.plan.microbatches
+        if (options.batch or options.batch_tokens) and batch != own:
+            raise BadInput(
+                "--batch",
+                batch,
+                f"the plan has batch x microbatches = {own}",
+                "leave it out, or change the file",
+            )
+        note = batch_note(own, subject.seq, f"of {text}")
+    else:
+        named = parse_named(text, subject, batch)
+    check_rate(named.plan, subject)
+    return named, (subject.title, note, *subject.basis)
+
+
+def _simulate(subject: "Subject", named: "NamedPlan") -> "Simulated":
+    from trainwright.program.setting import Setting
+    from trainwright.simulate.whole import simulate_plan
+
+    setting = Setting(
+        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
+        seq=subject.seq,
+    )  # fmt: skip
+    return simulate_plan(setting, named.plan)
+
+
+def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
+    from trainwright.estimate.types import Job
+    from trainwright.report.account import predict
+
+    if named.strategy is None:
+        return None
+    job = Job(
+        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
+        seq=subject.seq, global_batch=named.plan.batch * named.plan.microbatches,
+    )  # fmt: skip
+    return predict(job, named.strategy)
+
+
+def _tree(subject: "Subject", notes: tuple[str, ...], account: "Account") -> Mapping[str, object]:
+    """The answer as one tree of plain values."""
+    cluster = subject.cluster
+    return {
+        "model": subject.graph.name,
+        "cluster": {
+            "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
+        },
+        "stack": subject.stack.name,
+        "notes": notes,
+        **{name: getattr(account, name) for name in account.__dataclass_fields__},
+    }  # fmt: skip
+
+
+def _show(notes: tuple[str, ...], account: "Account", simulated: "Simulated", width: int | None) -> None:
+    from trainwright.report import account_tables as shown
+    from trainwright.report import tables
+    from trainwright.report.drawing import render_schedule
+
+    console = tables.open_console()
+    tables.show(console, *notes, "", shown.title(account))
+    tables.show(console, *(tables.indented(console, line) for line in shown.account_lines(account)), "")
+    tables.show(
+        console, shown.time_table(account), shown.memory_table(account), shown.holdings_table(account)
+    )
+    tables.show(console, shown.traffic_table(account), *shown.fallback_lines(account))
+    tables.show(console, shown.path_table(account), tables.indented(console, shown.path_line(account)), "")
+    if account.free:
+        tables.show(console, shown.free_table(account))
+    print("Schedule\n")
+    print(render_schedule(simulated.timeline, width or console.width, _PLACES), end="")

@@ -1,0 +1,149 @@
+"""What a command is about, read from the options: a model on a cluster, with software, at a length."""
+
+import argparse
+from dataclasses import dataclass
+from math import log2
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster, Device
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.load import GENERIC, Interval, load_constants, stack_name
+from trainwright.errors import BadInput, UnknownName
+from trainwright.model.architecture import Architecture
+from trainwright.model.build import build_graph
+from trainwright.model.graph import Graph, parameters
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import PRECISIONS
+from trainwright.units import parse_quantity, parse_whole, render_si
+
+MOST_BATCH = 100_000_000
+_MOST_SEQ = 100_000_000
+_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model, a cluster, software, tokens per sequence; how far a prediction can be off, and what to say."""
+
+    graph: Graph
+    cluster: Cluster
+    stack: Stack
+    efficiency: Efficiency
+    seq: int
+    interval: Interval
+    title: str
+    basis: tuple[str, ...]  # what the constants rest on
+
+
+def parse_subject(options: argparse.Namespace) -> Subject:
+    """The subject that `model`, `cluster`, `--stack` and `--seq` describe."""
+    architecture = load_model(options.model)
+    graph = build_graph(architecture)
+    cluster = load_cluster(options.cluster)
+    constants = load_constants()
+    stack = constants.stack(stack_name(options.stack or _default_stack(cluster)))
+    efficiency = constants.efficiency(cluster.device)
+    default = "" if options.stack else f" (default for {cluster.device.family})"
+    return Subject(
+        graph=graph,
+        cluster=cluster,
+        stack=stack,
+        efficiency=efficiency,
+        seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
+        interval=constants.interval(efficiency, stack),
+        title=_title(architecture, graph, cluster, stack) + default,
+        basis=_basis(efficiency, stack, cluster),
+    )
+
+
+def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
+    """Sequences per step, as `--batch` or `--batch-tokens` asks or by model size; and a note on them."""
+    seq = subject.seq
+    if options.batch:
+        batch, how = parse_whole(options.batch, "--batch", most=MOST_BATCH), "as asked"
+    elif options.batch_tokens:
+        batch, how = _batch_of_tokens(options.batch_tokens, seq), f"{options.batch_tokens} tokens"
+    else:
+        batch, how = _default_batch(subject.graph, subject.cluster, seq), "by model size, see --batch"
+    return batch, batch_note(batch, seq, how)
+
+
+def batch_note(batch: int, seq: int, how: str) -> str:
+    """The batch in words."""
+    return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
+
+
+def _batch_of_tokens(text: str, seq: int) -> int:
+    batch = round(parse_quantity(text, "tokens", "--batch-tokens") / seq)
+    if batch < 1:
+        raise BadInput("--batch-tokens", text, f"is less than a sequence of {seq}", "ask for more")
+    if batch > MOST_BATCH:
+        raise BadInput(
+            "--batch-tokens", text, f"is more than {MOST_BATCH:,} sequences of {seq}", "ask for less"
+        )
+    return batch
+
+
+def default_batch_tokens(graph: Graph) -> int:
+    """Tokens per step by model size: 4M at 10 billion parameters, growing with the root, 0.5M to 16M."""
+    wanted = 4.0 * (parameters(graph) / 1e10) ** 0.5
+    return int(2 ** min(max(round(log2(wanted)), -1), 4) * 2**20)
+
+
+def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
+    """Sequences per step: near the default tokens, the odd part of the device count times a power of two."""
+    batch = max(default_batch_tokens(graph) // seq, 1)
+    odd = cluster.count // (cluster.count & -cluster.count)
+    return int(odd * 2 ** max(round(log2(batch / odd)), 0))
+
+
+def default_precision(device: Device) -> str:
+    """The 16-bit precision that a device has."""
+    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+
+
+def check_precision(name: str, device: Device, thing: str = "--precision") -> None:
+    """Raise for a precision that the device would only imitate in a wider one."""
+    if name not in PRECISIONS:
+        raise UnknownName(thing, name, PRECISIONS)
+    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
+    if name not in rates:
+        able = ", ".join(each for each in PRECISIONS if each in rates)
+        raise BadInput(thing, name, f"{device.name} has no rate for it", f"use one of {able}")
+
+
+def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:
+    size = render_si(parameters(graph), "").replace(" G", " B").strip()
+    where = f"{cluster.count} {cluster.device.name} ({cluster.network.name})"
+    return f"{architecture.name} ({size} parameters) on {where}, {stack.name}"
+
+
+def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
+    """What the constants rest on."""
+    device = cluster.device
+    notes = []
+    if not efficiency.runs:
+        owner = {"device": "kernels of its own", "family": f"its family, {device.family},"}.get(
+            efficiency.basis, "accelerators in general"
+        )
+        notes.append(
+            f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} "
+            "and the range is wide."
+        )
+    else:
+        own = device.name if efficiency.basis == "device" else f"{device.family} devices"
+        notes.append(f"Fitted on {efficiency.runs:,} runs on {own}.")
+    if stack.name == GENERIC:
+        notes.append(
+            "generic stands for unknown software: the median of the stacks that are known, and a wide range."
+        )
+    elif not stack.runs:
+        notes.append(
+            f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
+        )
+    return tuple(notes)
+
+
+def _default_stack(cluster: Cluster) -> str:
+    """What most users of a family of devices run."""
+    return _STACKS.get(cluster.device.family, "megatron-core")
