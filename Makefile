@@ -42,11 +42,12 @@ clean:  ## forget the environment and the report
 	  || { echo '$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# A stamp is newer than pyproject.toml once its requirements are installed.
+# A stamp is newer than pyproject.toml once its requirements are installed. Tests compare with PyTorch; on CPUs
+# its CPU build is enough, and a plain pip takes it where the registry has no other.
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
 	touch .venv/.installed $@

@@ -13,7 +13,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Block, Graph, Op, Segment, Tensor, dim_sizes
 from trainwright.model.operators import matmul, projections
-from trainwright.plan.plan import Assign, Plan, Recompute, Replicate, Shard, Split, Stage, Transform
+from trainwright.plan.plan import Assign, Offload, Plan, Recompute, Replicate, Shard, Split, Stage, Stream, Transform
 from trainwright.plan.rules import LINKED, splittable
 from trainwright.program.setting import Setting
 
@@ -123,9 +123,10 @@ def cases(draw: st.DrawFn, graph: st.SearchStrategy[Graph], most: int = 8) -> Ca
 def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches: int, seq: int) -> Plan:
     """A legal plan: any operator on any of a few groups of devices, split in any way."""
     instances = wire(graph)
-    names = draw(st.permutations(range(devices)))
-    groups = [tuple(names[: draw(st.integers(1, devices))]) for _ in range(draw(st.integers(1, 3)))]
-    groups.append(tuple(names[devices - draw(st.integers(1, devices)) :]))
+    both = devices % 2 == 0 and not graph.tied and draw(st.booleans())  # two routes, each on half of the devices
+    names = draw(st.permutations(range(devices // 2 if both else devices)))
+    groups = [tuple(names[: draw(st.integers(1, len(names)))]) for _ in range(draw(st.integers(1, 3)))]
+    groups.append(tuple(names[len(names) - draw(st.integers(1, len(names))) :]))
     transforms: list[Transform] = []
     assigns: list[Assign] = []
     homes: dict[str, int] = {}
@@ -143,10 +144,17 @@ def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches:
             transforms = [t for t in transforms if t.ops != instance.name]
             transforms += [Replicate(ops=instance.name, parts=len(groups[0]))] if len(groups[0]) > 1 else []
     transforms += draw(_state(instances))
+    if any(each.op.kind == "attention" for each in instances) and draw(st.booleans()):
+        transforms.append(Stream(ops="*/%attention"))
     again = draw(st.lists(st.sampled_from([each.name for each in instances]), max_size=6, unique=True))
     if draw(st.booleans()):
         again = [each.name for each in instances if each.block in {name.partition("/")[0] for name in again}]
     transforms += [Recompute(ops=name) for name in again]
+    if draw(st.integers(0, 3)) == 0:
+        transforms.append(Offload(ops=draw(st.sampled_from(instances)).name, what="activations"))
+    if both:
+        there = [replace(each, devices=tuple(d + devices // 2 for d in each.devices), route=(1, 2)) for each in assigns]
+        assigns = [*(replace(each, route=(0, 2)) for each in assigns), *there]
     blocks = list(dict.fromkeys(each.block for each in instances))
     stages = tuple(Stage(ops=name) for name in blocks) if draw(st.booleans()) else ()
     return Plan(
@@ -212,4 +220,5 @@ def _state(draw: st.DrawFn, instances: Sequence[Instance]) -> list[Transform]:
     level = draw(st.integers(0, 3))
     blocks = list(dict.fromkeys(each.block for each in instances))
     chosen = draw(st.sampled_from(("*", *blocks)))
-    return [Shard(ops=chosen, what=what) for what in ("optimizer", "gradients", "weights")[:level]]  # type: ignore[arg-type]
+    ranks = draw(st.sampled_from((0, 2)))
+    return [Shard(ops=chosen, what=what, ranks=ranks) for what in ("optimizer", "gradients", "weights")[:level]]  # type: ignore[arg-type]

@@ -106,33 +106,76 @@ def measure_collectives(case: Case) -> Measured:
         return Measured(collectives=tuple(recorder.found), counted=counter.get_total_counts())
 
 
+_CLASSES = {  # of the trackers, by our categories
+    "weights": ("PARAM", "SHARDED_PARAM", "UNSHARDED_PARAM", "ALL_GATHER"),
+    "gradients": ("GRAD", "SHARDED_GRAD", "UNSHARDED_GRAD", "REDUCE_SCATTER"),
+    "activations": ("ACT", "TEMP"),
+}
+
+
+def _watch(tracker: MemTracker) -> dict[str, int]:
+    """The most bytes of each category, and of all together, as a tracker goes on to see them."""
+    most = dict.fromkeys((*_CLASSES, "all"), 0)
+    update = tracker._update_peak_stats
+
+    def updated(state: Any) -> None:
+        update(state)
+        held = {
+            getattr(n, "name", ""): size
+            for each in tracker._curr_mem_snap.values()
+            for n, size in each.items()
+        }
+        now = {what: sum(held.get(name, 0) for name in names) for what, names in _CLASSES.items()}
+        for what, size in {**now, "all": sum(now.values())}.items():
+            most[what] = max(most[what], size)
+
+    tracker._update_peak_stats = updated  # type: ignore[method-assign]
+    return most
+
+
 def measure_memory(case: Case) -> Mapping[str, int]:
-    """Bytes at the peak of a step that finds gradients of the one before, by PyTorch's classes."""
+    """The most bytes of each category, and of all at once, in a step that finds gradients of the one before.
+
+    In its first step DTensor tries every operator on tensors of the whole shape to learn what its result is;
+    trackers take those for memory. The second finds what was learnt, and is the one that counts.
+    """
     with fake_mesh(case) as axes, FakeTensorMode(), real_meshes():
         model = build_parallel(case, axes)
         inputs = _inputs(case)
         tracker = FSDPMemTracker(model) if case.dp > 1 else MemTracker()
         if case.dp == 1:
             tracker.track_external(model)
-        else:
-            tracker.track_inputs(inputs)
+        most = _watch(tracker)
         with tracker:
             _step(case, model, *inputs)
             tracker.reset_mod_stats()
+            most.update(dict.fromkeys(most, 0))
             _step(case, model, *inputs)
-        peak = tracker.get_tracker_snapshot("peak")
-        return dict(next(iter(peak.values())))
+        return most
 
 
 def measure_loss(case: Case) -> float:
     """Bytes that the loss holds at its peak for each logit of this device: a constant of the software."""
     rows, columns = case.batch * case.seq, case.arch.vocab // case.tp
     with fake_mesh(case) as axes, FakeTensorMode():
+        logits = torch.zeros(rows, columns, dtype=DTYPES[case.precision], requires_grad=True)
+        targets = torch.zeros(rows, dtype=torch.long)
         tracker = MemTracker()
+        tracker.track_external(logits)
+        most = _watch(tracker)
         with tracker, loss_parallel() if case.tp > 1 else nullcontext():
-            logits = torch.zeros(rows, columns, dtype=DTYPES[case.precision], requires_grad=True)
-            targets = torch.zeros(rows, dtype=torch.long)
-            whole = DTensor.from_local(logits, axes["tp"], [Shard(1)]) if case.tp > 1 else logits
-            functional.cross_entropy((whole * 1).float(), targets).backward()
-        peak = next(iter(tracker.get_tracker_snapshot("peak").values()))
-        return float(peak["Total"]) / (rows * columns) - logits.itemsize
+            for _ in range(2):  # the second counts, as above
+                most.update(dict.fromkeys(most, 0))
+                whole = DTensor.from_local(logits, axes["tp"], [Shard(1)]) if case.tp > 1 else logits
+                functional.cross_entropy((whole * 1).float(), targets).backward()
+                logits.grad = None
+        return most["activations"] / (rows * columns)
+
+
+def measure_state(case: Case) -> Mapping[str, int]:
+    """Bytes that a device keeps: of weights, of gradients, and (by hand) of Adam's two fp32 moments."""
+    with fake_mesh(case) as axes, FakeTensorMode(), real_meshes():
+        weights = list(build_parallel(case, axes).parameters())
+        local = [each.to_local() if isinstance(each, DTensor) else each for each in weights]
+        size = sum(each.nbytes for each in local)
+        return {"weights": size, "gradients": size, "optimizer": 8 * sum(each.numel() for each in local)}

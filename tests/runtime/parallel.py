@@ -52,7 +52,10 @@ def _end_styles(case: Case) -> list[tuple[str, ParallelStyle]]:
     stream = Shard(1) if case.sp else Replicate()
     styles: list[tuple[str, ParallelStyle]] = [
         ("embedding.tokens", RowwiseParallel(input_layouts=Replicate(), output_layouts=stream)),
-        ("head.logits", ColwiseParallel(input_layouts=stream, output_layouts=Shard(-1), use_local_output=False)),
+        (
+            "head.logits",
+            ColwiseParallel(input_layouts=stream, output_layouts=Shard(-1), use_local_output=False),
+        ),
     ]
     if case.sp:
         styles.append(("head.norm", SequenceParallel()))
@@ -63,7 +66,13 @@ def _end_styles(case: Case) -> list[tuple[str, ParallelStyle]]:
 
 def _layer_styles(case: Case) -> list[tuple[str, ParallelStyle]]:
     stream = Shard(1) if case.sp else Replicate()
-    columns = ("attention.q", "attention.k", "attention.v", "ffn.up", *(["ffn.gate"] if case.arch.gated else []))
+    columns = (
+        "attention.q",
+        "attention.k",
+        "attention.v",
+        "ffn.up",
+        *(["ffn.gate"] if case.arch.gated else []),
+    )
     whole = (Replicate(), None), (Replicate(),)
     given = (stream, None), (stream,)
     styles: list[tuple[str, ParallelStyle]] = [(name, ColwiseParallel()) for name in columns]

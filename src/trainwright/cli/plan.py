@@ -1,6 +1,7 @@
 """`trainwright plan`: the best strategies for a model on a cluster."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,8 @@ from trainwright.cli.knobs import LIMITED
 
 if TYPE_CHECKING:
     from trainwright.cli.answer import Answer
+    from trainwright.cli.request import Request
+    from trainwright.search.flexible import Flexible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")
     parser.add_argument("--top", default="10", metavar="N", help="strategies to show (default: 10)")
     parser.add_argument("--pareto", action="store_true", help="also the front of time against memory")
+    parser.add_argument(
+        "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"
+    )
     parser.add_argument("--price", metavar="PRICE", help='per device and hour, like "2.5 $/h"')
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
@@ -50,18 +56,58 @@ def run(options: argparse.Namespace) -> int:
     """Search, then show."""
     from trainwright.cli.answer import answer_of, csv_of, json_of
     from trainwright.cli.request import parse_request
+    from trainwright.errors import InfeasiblePlan
     from trainwright.report.files import render_json, save_text
 
-    answer = answer_of(parse_request(options))
+    request = parse_request(options)
+    flexible = _flexible(options, request)
+    try:
+        answer = answer_of(request)
+    except InfeasiblePlan:
+        if not flexible or not flexible.plans:
+            raise
+        _show_flexible(options, flexible)
+        return 0
+    tree = {**json_of(answer), **_tree(flexible)}
     if options.csv:
         save_text(Path(options.csv), csv_of(answer))
     if options.json == "-":
-        print(render_json(json_of(answer)), end="")
+        print(render_json(tree), end="")
         return 0
     if options.json:
-        save_text(Path(options.json), render_json(json_of(answer)))
+        save_text(Path(options.json), render_json(tree))
     _show(answer, quiet=options.quiet)
+    if flexible:
+        _show_flexible(options, flexible)
     return 0
+
+
+def _flexible(options: argparse.Namespace, request: "Request") -> "Flexible | None":
+    if not options.flexible:
+        return None
+    from trainwright.cli.flexible import flexible_of
+
+    return flexible_of(request)
+
+
+def _tree(flexible: "Flexible | None") -> Mapping[str, object]:
+    if flexible is None:
+        return {}
+    from trainwright.cli.flexible import flexible_json
+
+    return {"flexible": flexible_json(flexible)}
+
+
+def _show_flexible(options: argparse.Namespace, flexible: "Flexible") -> None:
+    """Plans beyond knobs; alone, as JSON too, where no strategy fits."""
+    from trainwright.cli.flexible import flexible_json, show_flexible
+    from trainwright.report.files import render_json
+    from trainwright.units import parse_whole
+
+    if options.json == "-":
+        print(render_json({"plans": [], "flexible": flexible_json(flexible)}), end="")
+        return
+    show_flexible(flexible, parse_whole(options.top, "--top"))
 
 
 def _show(answer: "Answer", *, quiet: bool) -> None:

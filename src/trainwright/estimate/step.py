@@ -120,7 +120,9 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
     least = np.minimum(forward, layer_s - forward - put_off)
     filled = _filled_s(model, strategies, shape, busiest, microbatches, put_off, least)
-    offload = _offload_s(model, strategies, shape, layout, busiest.seconds, forward)
+    ahead = shown_s(forward, layouts.gather_forward_s[layout], overlap, job.stack.interference)
+    away = _offload_s(model, strategies, shape, layout, busiest.seconds, forward + ahead)
+    offload = away[0] + away[1]
     # Copies that nothing hides stand in every stage; those back are done while it waits.
     blocked = np.where(strategies.overlap > 0, 0.0, 0.5 * offload)
     bubble = np.maximum((others + (strategies.pp - 1) * (send + blocked)) / strategies.vpp - filled, 0.0)
@@ -144,7 +146,7 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
         wait_s=layouts.wait_s[layout],
         offload_s=offload,
         bubble_s=bubble,
-        reduce_s=_reduce_s(model, strategies, layout, forward, backward),
+        reduce_s=_reduce_s(model, strategies, layout, (forward, backward), away),
         reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
         update_s=layouts.update_s[layout] + moved,
     )
@@ -215,20 +217,32 @@ def _exposed_gathers_s(
     return shown, ahead + behind
 
 
-def _reduce_s(model: _Model, strategies: Strategies, layout: Ints, forward: Array, backward: Array) -> Array:
+def _reduce_s(
+    model: _Model,
+    strategies: Strategies,
+    layout: Ints,
+    layer: tuple[Array, Array],
+    away: tuple[Array, Array],
+) -> Array:
     """What a step shows of its gradient reductions, which the last microbatch's backward hides, and of its
     gathers of new weights, which the next forward hides; the first layer's are beside nothing.
+
+    `layer` is a layer's forward and backward; a pass that waits for copies (`away`) hides as much more.
     """
     layouts, stages = model.layouts, model.layouts.stages
     share = layouts.reduce_overlap[layout] * strategies.overlap
     edge, layers = layouts.edge[layout], np.maximum(stages.middle[layout] - 1.0, 0.0)
     i = model.job.stack.interference
     total = np.zeros(len(strategies))
-    for whole, work in ((layouts.reduce_s[layout], backward), (layouts.renew_s[layout], forward)):
-        inner = whole * (1.0 - edge)
-        total = total + whole * edge + shown_s(layers * work, inner, share, i)
+    inside = layers / np.maximum(stages.middle[layout], 1.0)
+    for whole, work, waits in (
+        (layouts.reduce_s[layout], layer[1], away[1]),
+        (layouts.renew_s[layout], layer[0], away[0]),
+    ):
+        inner, beside = whole * (1.0 - edge), layers * work + inside * waits
+        total = total + whole * edge + shown_s(beside, inner, share, i)
         # The last microbatch goes back through stages that are all slowed in turn, the first one forward too.
-        slowed = i * np.minimum(inner * share, layers * work)
+        slowed = i * np.minimum(inner * share, beside)
         total = total + (strategies.pp - 1) / strategies.vpp * slowed
     return total
 
@@ -294,17 +308,17 @@ def _filled_s(
 
 def _offload_s(
     model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array, forward: Array
-) -> Array:
-    """Activations to the host behind forwards and back behind backwards, per microbatch: what is not hidden."""
+) -> tuple[Array, Array]:
+    """Activations to the host behind forwards, and back behind backwards, per microbatch: what is not hidden."""
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
-        return np.zeros(len(strategies))
+        return np.zeros(len(strategies)), np.zeros(len(strategies))
     layers, kept = model.layouts.stages.middle[layout], model.table.kept[strategies.recompute, shape]
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
     moved, on = np.where(moves, body / rate, 0.0), strategies.overlap.astype(float)
     out, i = layers * forward, model.job.stack.interference
-    return shown_s(out, moved, on, i) + shown_s(np.maximum(busiest - out, 0.0), moved, on, i)
+    return shown_s(out, moved, on, i), shown_s(np.maximum(busiest - out, 0.0), moved, on, i)
 
 
 def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:

@@ -29,6 +29,7 @@ class Backward:
     stage: int = -1
     last: int = -1  # the last step that gave gradients of inputs
     weights: tuple[Value, ...] = ()  # of the block at work, where they are gathered for it
+    makers: dict[str, list[int]] = field(default_factory=dict)  # places in the order that write a value
 
     @property
     def stores(self) -> list[Store]:
@@ -110,7 +111,7 @@ class Backward:
             value: number
             for number in range(first, len(b.steps))
             for value in b.steps[number].writes
-            if b.placed[index].stream and b.steps[number].cause == "cp"
+            if b.placed[index].stream and b.steps[number].cause == "cp" and b.steps[number].phase == "I"
         }
 
     def _send_home(self, writes: Sequence[Value], index: int, step: int) -> None:
@@ -156,13 +157,25 @@ class Backward:
         """Every contribution to a gradient, moved to one layout; those that are there already stay."""
         b = self.builder
         others = [each for each in self.gradients.layouts(name) if each != layout]
-        for other in others:
+        while others:
+            other, stop = self._next(name, others, layout)
             apart = Store({name: {other: self.gradients.versions[name][other]}})
-            b.fetch(apart, [(name, layout)], index, "I")
-            for step in apart.versions[name][layout]:
-                self.gradients.add(name, layout, step)
+            if stop in self.gradients.layouts(name) and not b.moves(name, other, stop):
+                b.add_up(apart, name, other, stop, index)
+            b.fetch(apart, [(name, stop)], index, "I")
+            for step in apart.versions[name][stop]:
+                self.gradients.add(name, stop, step)
             self.gradients.drop(name, other)
+            others.remove(other)
         return (Value(name, layout),)
+
+    def _next(self, name: str, others: Sequence[Layout], layout: Layout) -> tuple[Layout, Layout]:
+        """A contribution and where to move it: first one that comes by another, to be added to that."""
+        for other in others if len(others) > 1 else ():
+            for stop in self.builder.moves(name, other, layout)[:-1]:
+                if stop.target in others:
+                    return other, stop.target
+        return others[0], layout
 
     def _saved(self, cell: Cell) -> tuple[Value, ...]:
         """What the operator kept for its backward, done again where the plan says so."""
@@ -230,7 +243,12 @@ class Backward:
     def _writers(self, name: str, whole: str) -> dict[int, str]:
         """The places in the order of what made a value (all of it, unless `name` is a part), and what they made."""
         b, found = self.builder, {}
-        for at, (index, chunk) in enumerate(self.order):
+        if not self.makers:
+            for at, (index, _) in enumerate(self.order):
+                for own in b.instances[index].outputs:
+                    self.makers.setdefault(own, []).append(at)
+        for at in self.makers.get(whole, ()):
+            index, chunk = self.order[at]
             op = b.instances[index].op
             for own, tensor in zip(b.instances[index].outputs, (op.output, *op.extra_outputs), strict=True):
                 if own == whole:
@@ -251,10 +269,10 @@ class Backward:
         """Do one cell again, after those that make what it reads; of those that make a sum, all."""
         b, (index, chunk) = self.builder, cell
         assert self.again is not None
-        if cell in self.remade:
-            return
-        self.remade.add(cell)
         instance, placed = b.instances[index], b.placed[index]
+        if cell in self.remade or (placed.serial[1] > 1 and self._made(cell)):
+            return  # a sum of serial parts is kept, so that one part can be done again without the others
+        self.remade.add(cell)
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
             for at in self._writers(chunk_name(name, instance.op, tensor, placed, chunk), name):
                 if not self._made(self.order[at]):

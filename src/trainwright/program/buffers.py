@@ -92,7 +92,7 @@ def _values(program: Program, places: Places, entries: Entries, writer: Writer) 
 
 
 def _shared_gradients(program: Program, route: int) -> set[Value]:
-    """Gradients that need no memory of their own: those of a sum's terms are all the gradient of the first."""
+    """Gradients without memory of their own: those of a sum's terms are all the gradient of the first."""
     found: set[Value] = set()
     for step in program.routes[route].steps:
         if step.phase == "I" and step.kind == "compute" and _is_sum(program.instances[step.instance].op):

@@ -107,6 +107,15 @@ class Builder:
             self._move(store, tuple(dict.fromkeys(names)), source, target, index, phase)
         return tuple(Value(name, layout) for name, layout in wanted)
 
+    def moves(self, name: str, source: Layout, target: Layout) -> tuple[Move, ...]:
+        """The moves that take a value from one layout to another."""
+        return self._path((name,), source, target)
+
+    def add_up(self, store: Store, name: str, source: Layout, target: Layout, index: int) -> None:
+        """Add a gradient that lies as the target does to what is there already."""
+        move = Move(kind="slice", source=source, target=target, axes=(), sent_bytes=0.0, seconds=0.0)
+        self._move_step(store, (name,), move, (source, target), index, "I")
+
     def _nearest(self, name: str, found: Sequence[Layout], target: Layout) -> Layout:
         assert found, f"{name} is read before it is made"
         if len(found) == 1:
@@ -161,7 +170,11 @@ class Builder:
 
     def _writing_stage(self, store: Store, name: str, layout: Layout, index: int) -> int:
         writers = store.versions[name].get(layout, ())
-        return self.steps[writers[-1]].stage if writers else self.stages[index]
+        if not writers:
+            return self.stages[index]
+        made = self.steps[writers[-1]]
+        came = made.instance >= 0 and made.mesh.devices != layout.mesh.devices  # sent there for an operator of its
+        return self.stages[made.instance] if came else made.stage
 
 
 def move_cause(move: Move, op: Op, hidden: bool) -> str:

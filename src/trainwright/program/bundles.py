@@ -110,7 +110,7 @@ def bundles(builder: Builder) -> dict[str, list[Bundle]]:
     for groups, amount, members in rows.values():
         bundle = _bundle(builder, groups, amount, members)
         found.setdefault(bundle.block, []).append(bundle)
-    return {block: _with_first_sums(each) for block, each in found.items()}
+    return {block: _with_first_sums(builder, each) for block, each in found.items()}
 
 
 def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
@@ -193,10 +193,11 @@ def _bundle(
 ) -> Bundle:
     index = members[0][0]
     placed, instance = builder.placed[index], builder.instances[index]
-    shards = placed.shards
+    shards, copies = placed.shards, len(groups[0])
     if "gradients" in shards:  # summed after each microbatch, so on its own route
-        own = sum(device in placed.mesh.devices for device in groups[0])
-        shards = {what: min(ranks or own, own) for what, ranks in shards.items()}
+        copies = sum(device in placed.mesh.devices for device in groups[0])
+        shards = {what: min(ranks or copies, copies) for what, ranks in shards.items()}
+    _check_shards(instance.name, shards, copies)
     return Bundle(
         block=instance.block, stage=builder.stages[index], mesh=placed.mesh, groups=groups, first_groups=(),
         elements=amount, weights=tuple(members), shards=shards, offloads=placed.offloads,
@@ -204,14 +205,32 @@ def _bundle(
     )  # fmt: skip
 
 
-def _with_first_sums(listed: list[Bundle]) -> list[Bundle]:
+def _check_shards(name: str, shards: Mapping[str, int], copies: int) -> None:
+    """Refuse shards that devices cannot hold evenly, or of which no device has both halves of an update."""
+    for what, ranks in shards.items():
+        if copies % min(ranks or copies, copies):
+            raise BadInput(
+                f"plan: op {name}: shard", f"{what} {ranks}", f"its {copies} copies do not divide by {ranks}",
+                "choose a divisor of the copies",
+            )  # fmt: skip
+    ranks = [min(shards[what] or copies, copies) for what in ("weights", "gradients") if what in shards]
+    if len(set(ranks)) > 1:
+        raise BadInput(
+            f"plan: op {name}: shard", f"weights {ranks[0]}, gradients {ranks[1]}",
+            "a device updates the weights whose gradients it has", "shard both over the same number of ranks",
+        )  # fmt: skip
+
+
+def _with_first_sums(builder: Builder, listed: list[Bundle]) -> list[Bundle]:
     """Small bundles whose group contains that of a larger one join it, after a sum over the rest."""
     main = max((each for each in listed if not each.experts), key=lambda each: each.elements, default=listed[0])
     result = []
     for each in listed:
         larger = set(each.group) > set(main.group) and each.elements < main.elements and not each.experts
-        first = _first_groups(each.groups, main.groups) if larger and each.shards == main.shards else None
-        result.append(replace(each, groups=main.groups, first_groups=first) if first else each)
+        said, wanted = (builder.placed[bundle.weights[0][0]].shards for bundle in (each, main))
+        first = _first_groups(each.groups, main.groups) if larger and said == wanted else None
+        joined = replace(each, groups=main.groups, first_groups=first, shards=main.shards) if first else each
+        result.append(joined)
     return result
 
 

@@ -156,7 +156,9 @@ def _scattered(held: Mapping[int, Array], groups: Sequence[Sequence[int]]) -> di
     """Each device with its share of what all devices of its group hold."""
     found = dict(held)
     for group in groups:
-        members = list(group)
+        members = [device for device in group if device in held]
+        if not members:
+            continue
         for device, here in zip(members, _shares(len(members), held[members[0]].size, (0.0, 1.0)), strict=True):
             kept = np.full(held[device].size, np.nan)
             kept[here] = held[device].ravel()[here]

@@ -17,10 +17,11 @@ from trainwright.program.labelled import Array, Part, cut, renamed, spread, whol
 from trainwright.program.layout import Layout, region
 from trainwright.program.lower import Program
 from trainwright.program.numbers import Call, backward, forward, loss_statistics, results
+from trainwright.program.offload import BROUGHT
 from trainwright.program.reference import Data, build_data
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 
-_BASE = re.compile(r"[#~^]")  # what a name goes on with where it is a part, or done again
+_BASE = re.compile(r"[#~^@]")  # what a name goes on with where it is a part, done again, or from the host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class _Microbatch:
     seen: set[Value] = field(default_factory=set)  # read since they were written
     orders: dict[str, tuple[str, Array]] = field(default_factory=dict)  # of serial parts: their places
     sides: dict[tuple[int, int, int], Part] = field(default_factory=dict)  # logits, by operator, chunk and device
+    host: dict[Value, dict[int, Array]] = field(default_factory=dict)
     loss: float = 0.0
 
     def run(self) -> float:
@@ -92,6 +94,8 @@ class _Microbatch:
                 self._compute(step)
             elif step.kind == "join":
                 self._join(step)
+            elif step.kind == "copy":
+                self._copy(step)
             else:
                 self._move(step)
         return self.loss
@@ -104,6 +108,14 @@ class _Microbatch:
             for device, array in zip(step.move.target.mesh.devices, found, strict=True):
                 self._write(written, device, step.scale * array)
             self.seen.add(read)
+
+    def _copy(self, step: Step) -> None:
+        """Between a device and its host, which keeps what was copied to it."""
+        for value in step.reads:
+            self.host[value] = {device: self._array(value, device) for device in value.layout.mesh.devices}
+        for value in step.writes:
+            for device, array in self.host[Value(value.name.removesuffix(BROUGHT), value.layout)].items():
+                self._write(value, device, array)
 
     def _join(self, step: Step) -> None:
         (written,) = step.writes
@@ -142,7 +154,7 @@ class _Microbatch:
         if not step.writes:
             return
         (value,) = step.writes
-        if value.name.partition("#")[0].rstrip("~").endswith(STATISTICS):
+        if value.name.partition("#")[0].rstrip("~@").endswith(STATISTICS):
             yield value, self._placed(value, device, loss_statistics(call), step).values
             return
         (part,) = forward(call)
@@ -226,7 +238,7 @@ class _Microbatch:
             weights[tensor.name] = self._cut(part, tensor, step, known, False)
         if op.kind == "gather" and step.phase == "I":
             assert weights
-        statistics = [v for v in reads if v.name.partition("#")[0].rstrip("~").endswith(STATISTICS)]
+        statistics = [v for v in reads if v.name.partition("#")[0].rstrip("~@").endswith(STATISTICS)]
         targets = d.targets[self.number].get(instance.name)
         if op.kind == "loss" and step.phase == "I":
             inputs = [self.sides[(step.instance, step.chunk, device)]]
@@ -239,8 +251,12 @@ class _Microbatch:
     def _all_reads(self, step: Step) -> Iterator[Value]:
         """What a step reads, what streams in beside it included."""
         yield from step.reads
-        for number in step.beside:
-            yield from self.program.routes[self.held.route].steps[number].writes
+        names = {value.name for value in step.reads}
+        for number in reversed(step.beside):  # the last layout on the way is the one that is read
+            for value in self.program.routes[self.held.route].steps[number].writes:
+                if value.name not in names:
+                    names.add(value.name)
+                    yield value
 
     def _input(self, step: Step, device: int, reads: list[Value], index: int) -> tuple[Part | None, bool]:
         """An input, and whether it is one of its producer's serial parts."""
@@ -350,7 +366,7 @@ class _Microbatch:
         rank = value.layout.mesh.devices.index(device)
         dims = self._dims(value.name)
         at = {dim: np.arange(*ends) for dim, ends in region(value.layout, dims, rank).items()}
-        key = value.name.removeprefix(GRADIENT).rstrip("~")
+        key = value.name.removeprefix(GRADIENT).rstrip("~@")
         if key in self.orders:
             dim, order = self.orders[key]
             at[dim] = order[at[dim]]
@@ -360,7 +376,7 @@ class _Microbatch:
         """A result as the value's layout says: the same places, under the names that it was written with."""
         dims = tuple(self._dims(value.name))
         part = renamed(part, dims)
-        plain = value.name.removeprefix(GRADIENT).rstrip("~")
+        plain = value.name.removeprefix(GRADIENT).rstrip("~@")
         if "#" in value.name and not value.name.startswith(GRADIENT):
             self._order(plain, value, device, part)
         return spread(part, self._places(value, device))

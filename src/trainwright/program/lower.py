@@ -13,7 +13,7 @@ from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, borrowed, bundles
 from trainwright.program.forward import Cell, Forward, cells
 from trainwright.program.network import Network
-from trainwright.program.offload import Away, send_away
+from trainwright.program.offload import Away, find_away
 from trainwright.program.placed import Placed, place, routes
 from trainwright.program.setting import Setting
 from trainwright.program.state import finish_step, gather_weights, scatter_gradients
@@ -92,11 +92,11 @@ def _route(
         for number in range(setting.graph.passes - 1)
     ]
     forward = Forward(builder=builder, crossing=crossing)
+    away = find_away(builder)
     last: tuple[int, ...] = ()
     for before, each in zip([None, *ahead], [*ahead, forward], strict=True):
         _recycle(before, each)
-        last = _forward(builder, each, order, owned, last)
-    away = send_away(builder, forward.kept)
+        last = _forward(builder, each, order, owned, last, away if each is forward else Away(last={}))
     _backward(builder, Backward(builder=builder, kept=forward.kept, order=order), order, owned, away)
     listed = tuple(bundle for each in owned.values() for bundle in each)
     finish_step(builder, listed)
@@ -139,16 +139,24 @@ def _is_summed_of_parts(builder: Builder, writer: int, reader: int) -> bool:
 
 
 def _forward(
-    builder: Builder, forward: Forward, order: Sequence[Cell], owned: Mapping[str, list[Bundle]], after: tuple[int, ...]
+    builder: Builder,
+    forward: Forward,
+    order: Sequence[Cell],
+    owned: Mapping[str, list[Bundle]],
+    after: tuple[int, ...],
+    away: Away,
 ) -> tuple[int, ...]:
     """All operators of a pass; the last step, which a next pass starts from."""
     ahead = Ahead.of(builder, order, owned, forward.phase, forward.passes)
     step = -1
     for cell in order:
         instance = builder.instances[cell[0]]
+        first = after if not instance.inputs or _reads_input(instance) else ()
         if ahead.enters(instance.block):
+            first += away.send(builder, forward.kept, ahead.block)
             forward.weights = ahead.enter(instance.block, step)
-        step = forward.run(cell, after if not instance.inputs or _reads_input(instance) else ())
+        step = forward.run(cell, first)
+    away.send(builder, forward.kept, ahead.block)
     return (step,)
 
 

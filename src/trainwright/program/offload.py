@@ -10,13 +10,37 @@ from trainwright.program.values import Store, held_bytes
 
 BROUGHT = "@"  # after the name of a value that was on the host
 
+Held = tuple[str, tuple[int, ...]]  # a value, and the devices that hold it
+
 
 @dataclass(slots=True, kw_only=True)
 class Away:
-    """What was copied to the host: by the block that needs it first in the backward, and by which step."""
+    """What goes to the host: by the block that needs it first in the backward, the step that copies it."""
 
-    values: Mapping[str, list[Value]]
+    last: Mapping[Held, str]  # the last block that reads a value on some devices: first on the way back
     copies: dict[str, int] = field(default_factory=dict)
+    sent: dict[int, list[int]] = field(default_factory=dict)  # by stage
+
+    def send(self, builder: Builder, kept: Store, block: str) -> tuple[int, ...]:
+        """Copy what a block has read for the last time; what the block after the next one must wait for.
+
+        So one block is on its way while another works.
+        """
+        values = [
+            Value(own, layout)
+            for (name, devices), reader in self.last.items()
+            if reader == block
+            for own in _versions(kept, name)
+            for layout in kept.layouts(own)
+            if layout.mesh.devices == devices
+        ]
+        if not values:
+            return ()
+        copy = _copy(builder, block, values)
+        self.copies[block] = builder.add(copy)
+        sent = self.sent.setdefault(copy.stage, [])
+        sent.append(self.copies[block])
+        return (sent[-2],) if len(sent) > 1 else ()
 
     def bring(self, builder: Builder, stores: Sequence[Store], block: str, after: int) -> None:
         """Copy back what a block needs, once step `after` has ended, under names of its own."""
@@ -36,14 +60,6 @@ class Away:
                 store.add(value.name, value.layout, number)
 
 
-def send_away(builder: Builder, kept: Store) -> Away:
-    """Copy what the plan offloads to the host, block by block, while the forward goes on."""
-    away = Away(values=_needed(builder, kept))
-    for block, values in away.values.items():
-        away.copies[block] = builder.add(_copy(builder, block, values))
-    return away
-
-
 def _copy(builder: Builder, block: str, values: Sequence[Value]) -> Step:
     setting = builder.setting
     kept: dict[str, float] = {}  # a value that is there in two layouts is kept in one
@@ -54,7 +70,8 @@ def _copy(builder: Builder, block: str, values: Sequence[Value]) -> Step:
     rate = setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link
     stage = next(builder.stages[n] for n, each in enumerate(builder.instances) if each.block == block)
     return Step(
-        name=f"{block} to host", phase="F", kind="copy", cause="offload", mesh=values[0].layout.mesh, stage=stage,
+        name=f"{block} to host", phase="F", kind="copy", cause="offload", stage=stage,
+        mesh=values[0].layout.mesh,
         block=block, reads=tuple(values), seconds=size / rate, whole_s=size / rate, bytes=size,
         blocking=float(not builder.plan.overlap), slows=setting.stack.interference, lane="copy",
     )  # fmt: skip
@@ -77,27 +94,20 @@ def _side_bytes(builder: Builder, block: str) -> float:
     )
 
 
-def _needed(builder: Builder, kept: Store) -> dict[str, list[Value]]:
-    """What backwards read of what is kept, by the last block that does: it comes first on the way back."""
-    last: dict[Value, str] = {}
+def find_away(builder: Builder) -> Away:
+    """What backwards read of what the plan offloads: saved tensors, and what recomputation starts from."""
+    last: dict[Held, str] = {}
     for index, instance in enumerate(builder.instances):
-        placed = builder.placed[index]
+        placed, op = builder.placed[index], instance.op
         if "activations" not in placed.offloads:
             continue
-        op = instance.op
         named = [*zip(op.inputs, instance.inputs, strict=True)]
         named += zip((op.output, *op.extra_outputs), instance.outputs, strict=True)
         saved = {tensor.name for tensor in op.saved}
         for tensor, name in named:
-            wanted = tensor.name in saved or (placed.recompute and name in instance.inputs)
-            for own in _versions(kept, name) if wanted else ():
-                for layout in kept.layouts(own):
-                    if layout.mesh.devices == placed.mesh.devices:
-                        last[Value(own, layout)] = instance.block
-    found: dict[str, list[Value]] = {}
-    for value, block in last.items():
-        found.setdefault(block, []).append(value)
-    return found
+            if tensor.name in saved or (placed.recompute and name in instance.inputs):
+                last[(name, placed.mesh.devices)] = instance.block
+    return Away(last=last)
 
 
 def _versions(kept: Store, name: str) -> list[str]:

@@ -68,6 +68,7 @@ def _devices(plan: Plan, instances: Sequence[Instance], route: int) -> list[tupl
     if not plan.assigns:
         return [tuple(range(plan.devices))] * len(instances)
     found: list[tuple[int, ...] | None] = [None] * len(instances)
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}  # equal ones become one, to be told apart quickly
     for assign in plan.assigns:
         if assign.route[1] > 1 and assign.route[0] != route:
             continue
@@ -77,7 +78,7 @@ def _devices(plan: Plan, instances: Sequence[Instance], route: int) -> list[tupl
                 raise BadInput(
                     "plan: op", instances[index].name, "is assigned twice", "assign it to one group of devices"
                 )
-            found[index] = assign.devices
+            found[index] = known.setdefault(assign.devices, assign.devices)
     for index, devices in enumerate(found):
         if devices is None:
             raise BadInput("plan: op", instances[index].name, "is not assigned to a device", "add an assign")

@@ -49,7 +49,7 @@ def gather_weights(
 
 
 def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> tuple[int, ...]:
-    """ZeRO-2 and 3: sum a block's gradients after each microbatch, each device keeping its shard; the steps."""
+    """ZeRO-2 and 3: the steps that sum a block's gradients after each microbatch, each device keeping a shard."""
     steps = []
     for (group, *_others), together in _by_group(listed, "gradients").items():
         size = widths(builder).reduced * sum(bundle.elements for bundle in together)

@@ -81,7 +81,13 @@ def _step_rows(program: Program) -> Iterator[Row]:
         owners = _owners(route)
         for step in route.steps:
             if step.phase in "PS" and step.state:
-                yield step, (step.phase, step.stage, step.groups), _state_bytes(step, owners, width)
+                yield step, _bucket(step), _state_bytes(step, owners, width)
+
+
+def _bucket(step: Step) -> object:
+    """What the pieces of one collective share; that of weights which stages share is of none of them."""
+    inside = set(step.groups[0]) <= set(step.mesh.devices)
+    return step.phase, step.stage if inside else -1, step.groups
 
 
 def _owners(route: Route) -> dict[Weight, Bundle]:

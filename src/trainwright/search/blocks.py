@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,10 @@ from trainwright.simulate.memory import curve
 from trainwright.simulate.whole import Simulated, simulate_plan
 
 Floats = NDArray[np.float64]
-# Ways to trade time for memory: nothing is done again; what is cheap; that in serial parts; all of a layer; or
-# all of its regions in serial parts.
-MODES = ("none", "selective", "co-selective", "full", "co-shard")
-CHUNKED = ("co-selective", "co-shard")
+# Ways to trade time for memory: nothing is done again, what is cheap, or all of a layer; and the latter two
+# with its regions in serial parts, for layers that are too large at work.
+MODES = ("none", "selective", "full")
+CHUNKED = {"selective": "co-selective", "full": "co-shard"}
 _BACKWARD = "IWR"
 
 
@@ -42,6 +43,14 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Layers whose regions run in so many parts, one after another, where something is done again."""
+
+    layers: frozenset[int]
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Costs by mode, what the layers' state takes, and their weights."""
 
@@ -52,17 +61,23 @@ class Profile:
 
 
 def measure_blocks(
-    setting: Setting, strategy: Strategy, modes: Sequence[str], *, chunks: int = 1, shared: bool = False
+    setting: Setting,
+    strategy: Strategy,
+    modes: Sequence[str],
+    *,
+    parts: "Parts | None" = None,
+    shared: bool = False,
 ) -> Profile:
     """One microbatch of a strategy's split simulated in each mode, on the first row of its pipeline.
 
-    Equal layers are measured once. With `shared`, vocabularies count apart, split over all rows.
+    Equal layers are measured once; `parts` says which of them run in serial parts where something is done
+    again. With `shared`, vocabularies count apart, split over all rows.
     """
     graph = replace(setting.graph, segments=_once_each(setting.graph), tied=_tied(setting, strategy, shared))
     small = replace(setting, graph=graph)
     wide = replace(strategy, pp=1, dp=1, zero=0, schedule="1f1b", vpp=1)
-    found = {mode: simulate_plan(small, _plan(small, wide, mode, chunks)) for mode in modes}
     fold = _Fold.of(setting.graph, graph, shared=shared)
+    found = {mode: simulate_plan(small, _plan(small, wide, mode, fold.few(parts))) for mode in modes}
     first = found[modes[0]]
     state, apart = fold.state(first)
     apart["work"] = fold.apart_work(first)
@@ -95,15 +110,30 @@ def _tied(setting: Setting, strategy: Strategy, shared: bool) -> frozenset[str]:
     return setting.graph.tied if shared or strategy.pp == 1 else frozenset()
 
 
-def _plan(setting: Setting, strategy: Strategy, mode: str, chunks: int) -> Plan:
+def mode_of(mode: str, layer: int, parts: Parts | None) -> str:
+    """What a mode is on a layer: in serial parts, if it is one of those."""
+    return CHUNKED.get(mode, mode) if parts and layer in parts.layers else mode
+
+
+def memory_parameters(setting: Setting, modes: Sequence[str], chunks: int) -> dict[str, object]:
+    """What the zoo's `mixed` is told of the modes of all layers."""
     instances = wire(setting.graph)
-    blocks = layer_names(instances)
+    names = layer_names(instances)
     fused = setting.stack.attention != "unfused"
+    blocks = {mode: [name for name, own in zip(names, modes, strict=True) if own == mode] for mode in modes}
+    again = [done_again(instances, each, mode, fused=fused) for mode, each in blocks.items()]
+    chunked = [name for mode in CHUNKED.values() for name in blocks.get(mode, ())]
+    found: dict[str, object] = {"again": ",".join(filter(None, again))} if any(again) else {}
+    return found | ({"chunked": block_pattern(chunked), "chunks": chunks} if chunked else {})
+
+
+def _plan(setting: Setting, strategy: Strategy, mode: str, parts: Parts | None) -> Plan:
+    layers = len(layer_names(wire(setting.graph)))
+    modes = [mode_of(mode, layer, parts) for layer in range(layers)]
     parameters = {
         "tp": strategy.tp, "sp": strategy.sp, "cp": strategy.cp, "cp_kind": strategy.cp_kind,
         "micro_batch": strategy.micro_batch, "precision": strategy.precision,
-        "again": done_again(instances, blocks, mode, fused=fused),
-        "chunked": block_pattern(blocks) if mode in CHUNKED else "", "chunks": chunks,
+        **memory_parameters(setting, modes, parts.chunks if parts else 1),
     }  # fmt: skip
     devices = strategy.tp * strategy.cp
     return build_zoo("mixed", setting.graph, devices, strategy.micro_batch, **parameters)
@@ -133,6 +163,12 @@ class _Fold:
             layers=[segments[each.segment] for each in places(graph) if each.layer is not None],
             only=ends,
             vocabulary=frozenset(each.name for each in few if shared and each.op.region == "vocab"),
+        )
+
+    def few(self, parts: Parts | None) -> Parts | None:
+        """The layers in parts, as those of the small model."""
+        return parts and Parts(
+            layers=frozenset(self.layers[each] for each in parts.layers), chunks=parts.chunks
         )
 
     def costs(self, simulated: Simulated) -> Costs:
@@ -236,17 +272,17 @@ def _work_bytes(simulated: Simulated, owner: Sequence[str], blocks: Sequence[str
     for number, block in enumerate(blocks):
         below += kept.get(block, 0.0)
         tasks = np.flatnonzero(by_task == number)
-        found[block] = _most_during(timeline.start_s[tasks], timeline.end_s[tasks], held.time_s, total) - below
+        found[block] = _most_at(timeline.start_s[tasks], held.time_s, total) - below
     return {block: max(value, 0.0) for block, value in found.items()}
 
 
-def _most_during(start_s: Floats, end_s: Floats, time_s: Floats, total: Floats) -> float:
-    """The most of a curve at the starts of some tasks."""
+def _most_at(start_s: Floats, time_s: Floats, total: Floats) -> float:
+    """The most of a curve at some times."""
     at = np.searchsorted(time_s, start_s, side="right") - 1
     return float(total[at].max(initial=0.0))
 
 
-def _sums(owner: Sequence[str], values: Floats) -> dict[str, float]:
+def _sums(owner: Sequence[str], values: NDArray[Any]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for name, value in zip(owner, values.tolist(), strict=True):
         if value:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from math import inf
 
 import numpy as np
@@ -55,7 +55,7 @@ def best_cut(costs: Mapping[str, Costs], state_bytes: Floats, rooms: Rooms) -> C
 
 
 def _run_seconds(costs: Mapping[str, Costs], state_bytes: Floats, limit_bytes: float, held: float) -> Floats:
-    """The time of layers i to j−1 as one stage, for all i and j; infinite where they do not fit or are none."""
+    """The time of layers i to j−1 as one stage, for all i and j; infinite where they do not fit."""
     states = _sums(state_bytes)
     times = {mode: _sums(each.time_s) for mode, each in costs.items()}
     kept = {mode: held * _sums(each.kept_bytes) for mode, each in costs.items()}
@@ -77,7 +77,7 @@ def _assigned(
 ) -> Cut | None:
     modes: list[str] = []
     times, used = [], []
-    for stage, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for stage, (start, end) in enumerate(pairwise(bounds)):
         chosen = _stage_modes(
             {mode: _slice(each, start, end) for mode, each in costs.items()},
             rooms.limit_bytes[stage] - float(state_bytes[start:end].sum()),
@@ -90,7 +90,7 @@ def _assigned(
         times.append(time_s)
         used.append(taken + float(state_bytes[start:end].sum()))
     return Cut(
-        counts=tuple(b - a for a, b in zip(bounds, bounds[1:], strict=False)),
+        counts=tuple(b - a for a, b in pairwise(bounds)),
         modes=tuple(modes), time_s=np.array(times), used_bytes=np.array(used),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Plans that no strategy can say, drafted from what layers take and keep: splits, stages, and modes of layers."""
+"""Plans that no strategy can say, drafted from what layers take and keep."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,21 +7,28 @@ from math import ceil
 import numpy as np
 
 from trainwright.cost.network import level_links
-from trainwright.model.flow import wire
 from trainwright.model.graph import Graph, is_layer, segment_parameters, segment_sizes
 from trainwright.plan.plan import Plan
-from trainwright.plan.stages import block_pattern, layer_names
 from trainwright.plan.strategy import PRECISIONS, SCHEDULES, Strategy
 from trainwright.plan.zoo import build_zoo
 from trainwright.program.network import Network
 from trainwright.program.setting import Setting
-from trainwright.search.blocks import CHUNKED, MODES, Floats, Profile, done_again, measure_blocks
+from trainwright.search.blocks import (
+    CHUNKED,
+    MODES,
+    Floats,
+    Parts,
+    Profile,
+    measure_blocks,
+    memory_parameters,
+    mode_of,
+)
 from trainwright.search.cuts import Cut, Rooms, best_cut
 from trainwright.search.space import Space, layer_count, legal_strategies
 
-_WORTH_CHUNKING = 0.08  # of a device's memory: what a layer at work must take for co-shard to be worth a try
-_CHUNKED_WORK = 0.16  # of it: what a part may take
+_LARGE_WORK = 0.35  # of a device's memory: what a layer at work takes before co-shard is worth a try
 _HUGE_VOCABULARY = 2.0  # times a mean layer's parameters
+_SMALL_SAMPLE = 0.03  # of it: what a layer keeps of a sample that shares its microbatch with others
 _PLAIN = Strategy()
 _DATA_EXPOSED = 0.5  # of the sum of gradients, as a guess for ranking
 
@@ -31,9 +38,10 @@ class Freedoms:
     """What a search may use beyond degrees: modes of layers, schedules, and the largest degrees."""
 
     modes: tuple[str, ...] = MODES
+    chunks: bool = True  # layers in serial parts
     interlaced: bool = True
     recycles: bool = True  # pipelines of models that have several passes (3F1B)
-    most: Mapping[str, int] = field(default_factory=lambda: {"tp": 16, "cp": 4, "micro_batch": 4})
+    most: Mapping[str, int] = field(default_factory=lambda: {"tp": 8, "cp": 2, "micro_batch": 4})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +63,23 @@ class Recipe:
 
     skeleton: Skeleton
     cut: Cut
-    chunks: int
+    parts: Parts | None
     expected_s: float
+    shared_bytes: float  # of state and work on every row beside the stages
+
+    @property
+    def bytes_by_row(self) -> tuple[float, ...]:
+        """What each row is expected to allocate."""
+        return tuple((self.cut.used_bytes + self.shared_bytes).tolist())
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The mode of each layer, serial parts told apart."""
+        return tuple(mode_of(mode, layer, self.parts) for layer, mode in enumerate(self.cut.modes))
 
 
 def skeletons(setting: Setting, batch: int, freedoms: Freedoms) -> Iterator[Skeleton]:
-    """All skeletons of a model on a cluster, with sequence parallelism wherever there is tensor parallelism."""
+    """All skeletons of a model on a cluster, with sequence parallelism wherever tensors are split."""
     graph = setting.graph
     plain = SCHEDULES.index("1f1b")
     fixed = {
@@ -109,32 +128,51 @@ class Drafts:
     setting: Setting
     batch: int
     freedoms: Freedoms
-    _profiles: dict[tuple[object, ...], tuple[Profile, int]] = field(default_factory=dict)
+    _profiles: dict[tuple[object, ...], tuple[Profile, Parts | None]] = field(default_factory=dict)
     _bounds: dict[tuple[object, ...], float] = field(default_factory=dict)
 
     def best(self, most_splits: int) -> list[Recipe]:
         """Recipes that are expected to fit, fastest first, of the splits with the least compute."""
-        listed = list(skeletons(self.setting, self.batch, self.freedoms))
+        most = (
+            dict(self.freedoms.most)
+            if self._has_small_samples()
+            else {**self.freedoms.most, "micro_batch": 1}
+        )
+        listed = list(skeletons(self.setting, self.batch, replace(self.freedoms, most=most)))
         splits = sorted({self._bound_s(each): None for each in listed})[:most_splits]
         recipes = (self.draft(each) for each in listed if self._bound_s(each) <= splits[-1])
         return sorted((each for each in recipes if each is not None), key=lambda each: each.expected_s)
 
     def draft(self, skeleton: Skeleton, margin_bytes: Sequence[float] = ()) -> Recipe | None:
         """The best stages and modes of a skeleton; None if none fit, each stage having some margin less."""
-        profile, chunks = self._profile(skeleton)
+        profile, parts = self._profile(skeleton)
         rooms = self._rooms(skeleton, profile, margin_bytes)
         cut = best_cut(profile.costs, self._state_bytes(skeleton, profile), rooms)
         if cut is None:
             return None
         shared_s = self._microbatches(skeleton) * profile.shared_s
         expected_s = self._pipeline_s(skeleton, cut) + shared_s + self._data_s(skeleton, profile, cut)
-        return Recipe(skeleton=skeleton, cut=cut, chunks=chunks, expected_s=expected_s)
+        return Recipe(
+            skeleton=skeleton, cut=cut, parts=parts, expected_s=expected_s,
+            shared_bytes=_shared_bytes(skeleton, profile),
+        )  # fmt: skip
 
     def plan(self, recipe: Recipe) -> Plan:
         """The plan of a recipe."""
         return build_zoo(
-            "mixed", self.setting.graph, self.setting.cluster.count, self.batch, **parameters_of(self.setting, recipe)
+            "mixed",
+            self.setting.graph,
+            self.setting.cluster.count,
+            self.batch,
+            **parameters_of(self.setting, recipe),
         )
+
+    def _has_small_samples(self) -> bool:
+        """Whether layers keep so little of a sample that several go into a microbatch."""
+        strategy = Strategy(precision=self.setting.precision)
+        profile = measure_blocks(self.setting, strategy, MODES[:1])
+        capacity = self.setting.cluster.device.memory[0].capacity_bytes
+        return bool(profile.costs["none"].kept_bytes.max() < _SMALL_SAMPLE * capacity)
 
     def _bound_s(self, skeleton: Skeleton) -> float:
         """A step without bubbles, sums of gradients, or anything done again."""
@@ -148,37 +186,41 @@ class Drafts:
             self._bounds[key] = float(per_sample * self.batch / devices)
         return self._bounds[key]
 
-    def _profile(self, skeleton: Skeleton) -> tuple[Profile, int]:
+    def _profile(self, skeleton: Skeleton) -> tuple[Profile, Parts | None]:
         strategy, shared = skeleton.strategy, skeleton.is_shared
-        key = (strategy.tp, strategy.cp, strategy.micro_batch, shared, strategy.pp if shared else strategy.pp > 1)
+        key = (
+            strategy.tp,
+            strategy.cp,
+            strategy.micro_batch,
+            shared,
+            strategy.pp if shared else strategy.pp > 1,
+        )
         if key not in self._profiles:
-            plain = tuple(mode for mode in self.freedoms.modes if mode not in CHUNKED)
-            profile = measure_blocks(self.setting, strategy, plain, shared=shared)
-            chunks = self._chunks(strategy, profile)
-            modes = tuple(mode for mode in self.freedoms.modes if mode in CHUNKED)
-            if chunks > 1 and modes:
-                more = measure_blocks(self.setting, strategy, modes, chunks=chunks, shared=shared)
+            profile = measure_blocks(self.setting, strategy, self.freedoms.modes, shared=shared)
+            parts = self._parts(strategy, profile) if self.freedoms.chunks else None
+            if parts:
+                again = [mode for mode in self.freedoms.modes if mode in CHUNKED]
+                more = measure_blocks(self.setting, strategy, again, parts=parts, shared=shared)
                 profile = replace(profile, costs={**profile.costs, **more.costs})
-            self._profiles[key] = (profile, chunks)
+            self._profiles[key] = (profile, parts)
         return self._profiles[key]
 
-    def _chunks(self, strategy: Strategy, profile: Profile) -> int:
-        """Serial parts that bring the work of the largest layer down, if it is large; else 1."""
+    def _parts(self, strategy: Strategy, profile: Profile) -> Parts | None:
+        """Serial parts for the layers whose work is large, enough of them to bring it down."""
         capacity = self.setting.cluster.device.memory[0].capacity_bytes
-        work = max(each.work_bytes.max() for each in profile.costs.values())
-        if work < _WORTH_CHUNKING * capacity:
-            return 1
+        work = np.max([each.work_bytes for each in profile.costs.values()], axis=0)
+        large = frozenset(np.flatnonzero(work > _LARGE_WORK * capacity).tolist())
         legal = [parts for parts in (2, 4, 8, 16) if _divides(self.setting.graph, strategy.tp * parts)]
-        enough = [parts for parts in legal if work / parts <= _CHUNKED_WORK * capacity]
-        return enough[0] if enough else legal[-1] if legal else 1
+        if not large or not legal:
+            return None
+        enough = [parts for parts in legal if work.max() / parts <= _LARGE_WORK * capacity]
+        return Parts(layers=large, chunks=(enough or legal[-1:])[0])
 
     def _rooms(self, skeleton: Skeleton, profile: Profile, margin_bytes: Sequence[float]) -> Rooms:
         strategy, setting = skeleton.strategy, self.setting
         capacity = setting.cluster.device.memory[0].capacity_bytes
         usable = (capacity - setting.stack.context_bytes) / (1.0 + setting.stack.fragmentation)
-        shared = profile.shared_bytes
-        usable -= shared["weights"] + shared["gradients"] + shared["work"]
-        usable -= shared["optimizer"] / (strategy.dp * strategy.cp)
+        usable -= _shared_bytes(skeleton, profile)
         margins = np.array(margin_bytes or [0.0] * strategy.pp)
         held = [_held(skeleton, stage, self._microbatches(skeleton)) for stage in range(strategy.pp)]
         return Rooms(limit_bytes=usable - margins, held=held)
@@ -210,6 +252,11 @@ class Drafts:
         return _DATA_EXPOSED * network.seconds("all_reduce", group, float(weights))
 
 
+def _shared_bytes(skeleton: Skeleton, profile: Profile) -> float:
+    shared, copies = profile.shared_bytes, skeleton.strategy.dp * skeleton.strategy.cp
+    return shared["weights"] + shared["gradients"] + shared["optimizer"] / copies + shared["work"]
+
+
 def _held(skeleton: Skeleton, stage: int, microbatches: int) -> int:
     """Microbatches whose activations a stage holds at once."""
     later = skeleton.strategy.pp - stage
@@ -219,7 +266,9 @@ def _held(skeleton: Skeleton, stage: int, microbatches: int) -> int:
 def _divides(graph: Graph, parts: int) -> bool:
     """Whether heads and widths of all layers can be cut into so many parts."""
     sizes = [segment_sizes(graph, each) for each in graph.segments if is_layer(each.block)]
-    return all(each[dim] % parts == 0 for each in sizes for dim in ("heads", "kv_heads", "ffn") if dim in each)
+    return all(
+        each[dim] % parts == 0 for each in sizes for dim in ("heads", "kv_heads", "ffn") if dim in each
+    )
 
 
 def parameters_of(setting: Setting, recipe: Recipe) -> dict[str, object]:
@@ -232,16 +281,5 @@ def parameters_of(setting: Setting, recipe: Recipe) -> dict[str, object]:
     }
     if strategy.pp > 1:
         found |= {"schedule": recipe.skeleton.schedule, "counts": ":".join(map(str, cut.counts))}
-    instances = wire(setting.graph)
-    names = layer_names(instances)
-    by_mode = {
-        mode: [name for name, own in zip(names, cut.modes, strict=True) if own == mode] for mode in MODES
-    }
-    fused = setting.stack.attention != "unfused"
-    again = [
-        done_again(instances, blocks, mode, fused=fused) for mode, blocks in by_mode.items() if blocks
-    ]
-    chunked = [name for mode in CHUNKED for name in by_mode[mode]]
-    found |= {"again": ",".join(filter(None, again))} if any(again) else {}
-    found |= {"chunked": block_pattern(chunked), "chunks": recipe.chunks} if chunked else {}
-    return found | {"precision": strategy.precision}
+    chunks = recipe.parts.chunks if recipe.parts else 1
+    return found | memory_parameters(setting, recipe.modes, chunks) | {"precision": strategy.precision}

@@ -6,6 +6,7 @@ from functools import cached_property
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.plan.plan import Plan
 from trainwright.program.lower import Program, lower
+from trainwright.program.orders import check_orders
 from trainwright.program.setting import Setting
 from trainwright.program.table import Table
 from trainwright.program.tabulate import tabulate
@@ -83,6 +84,7 @@ def simulate_plan(setting: Setting, plan: Plan) -> Simulated:
     """
     program = lower(replace(setting, precision=plan.precision), plan)
     check_size(len(program.instances), plan.microbatches)
+    check_orders(program)
     return Simulated(program=program, timeline=simulate(_recompute_apart(tabulate(program))))
 
 

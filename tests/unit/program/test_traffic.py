@@ -74,3 +74,10 @@ def test_hybrid_shards_are_reduced_over_their_copies() -> None:
 def test_a_pipeline_sends_a_hidden_state_each_way_from_stage_to_stage() -> None:
     found = of(sent("pp2 1f1b"), "microbatch", "pp")
     assert found == {"send": (2, HIDDEN_BYTES)}  # one each way; each device sends one of them
+
+
+def test_weights_that_two_stages_share_are_reduced_in_one_collective() -> None:
+    graph = gpt(layers=2, tied=True)
+    count, size = of(sent("pp2 1f1b", graph), "step", "dp")["all_reduce"]
+    assert count == 1
+    assert size == pytest.approx(2 * 1 / 2 * 4 * 8192 * 1024)

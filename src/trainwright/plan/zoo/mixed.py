@@ -1,4 +1,4 @@
-"""Several freedoms in one plan: a schedule, the layers of each stage, and for each block what is done again."""
+"""Several freedoms in one plan: a schedule, the layers of each stage, and what each block does again."""
 
 from typing import Any
 

@@ -1,0 +1,7 @@
+"""Studies by name: an extension is one file, and one line here."""
+
+from collections.abc import Mapping
+
+STUDIES: Mapping[str, str] = {
+    "flexible-plans": "plans beyond knobs against the best of Megatron-, DeepSpeed- and Alpa-like spaces",
+}

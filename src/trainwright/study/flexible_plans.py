@@ -1,0 +1,172 @@
+"""Flexible plans against the best of what known systems search: SuperScaler's comparison, simulated."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster
+from trainwright.cost.load import load_constants
+from trainwright.model.build import build_graph
+from trainwright.model.load import load_model
+from trainwright.program.setting import Setting
+from trainwright.report.files import render_json, save_text
+from trainwright.search.flexible import tried_recipes
+from trainwright.search.reasons import explain
+from trainwright.search.recipes import Drafts, Freedoms
+from trainwright.search.trial import Trial
+from trainwright.study.systems import SYSTEMS, best_of
+
+# Sizes as published, by devices.
+FAMILIES: Mapping[str, Mapping[int, str]] = {
+    "swin": {4: "swin-1.8b", 8: "swin-5b", 16: "swin-10b", 32: "swin-27b"},
+    "alphafold2": {4: "alphafold2-87m", 8: "alphafold2-930m", 16: "alphafold2-2.4b", 32: "alphafold2-3.2b"},
+    "mbart": {4: "mbart-4.7b", 8: "mbart-9.6b", 16: "mbart-20b", 32: "mbart-43b"},
+    "gpt3": {4: "gpt3-1.3b-16k", 8: "gpt3-2.6b-16k", 16: "gpt3-6.7b-16k", 32: "gpt3-15b-16k"},
+}
+_BATCHES = {"alphafold2": 128}  # samples a step; 256 otherwise
+_SOFTWARE = {"v100": ("megatron-lm", "fp16", "unfused"), "h100": ("megatron-core", "bf16", "flash")}
+DEVICES = tuple(_SOFTWARE)
+RIVALS = ("megatron", "deepspeed", "alpa")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A family of models on so many devices; with other memory or links than theirs, if stated."""
+
+    family: str
+    device: str
+    count: int
+    memory_gib: int = 0  # 0: the device's own
+    links: float = 1.0  # times the bandwidth of all levels
+
+    @property
+    def model(self) -> str:
+        """The model of the published size."""
+        return FAMILIES[self.family][self.count]
+
+    @property
+    def name(self) -> str:
+        """A name that a file can have."""
+        memory = f"-{self.memory_gib}gib" if self.memory_gib else ""
+        links = f"-links{self.links:g}" if self.links != 1.0 else ""
+        return f"{self.model}-{self.device}-{self.count}{memory}{links}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The best plan of each system's space and the best flexible one; None where nothing fits."""
+
+    case: Case
+    best: Mapping[str, Trial | None]
+    flexible: Trial | None
+    reason: str
+
+    @property
+    def rival(self) -> tuple[str, Trial] | None:
+        """The fastest of the systems' plans."""
+        fitting = [(name, each) for name in RIVALS if (each := self.best.get(name)) is not None]
+        return min(fitting, key=lambda each: each[1].step_s, default=None)
+
+    @property
+    def speedup(self) -> float | None:
+        """Of the flexible plan over the best of the systems'."""
+        if self.rival is None or self.flexible is None:
+            return None
+        return self.rival[1].step_s / self.flexible.step_s
+
+
+def published_cases(
+    devices: Sequence[str] = ("v100", "h100"), counts: Sequence[int] = (8, 16, 32)
+) -> list[Case]:
+    """Every family on every cluster at its published size."""
+    return [
+        Case(family=family, device=device, count=count)
+        for device in devices
+        for count in counts
+        for family in FAMILIES
+    ]
+
+
+def sensitivity_cases(count: int = 16) -> list[Case]:
+    """Every family on V100s with less or more memory, and with slower or faster links."""
+    changes: tuple[tuple[int, float], ...] = ((16, 1.0), (80, 1.0), (0, 0.1), (0, 4.0))
+    return [
+        Case(family=family, device="v100", count=count, memory_gib=memory, links=links)
+        for memory, links in changes
+        for family in FAMILIES
+    ]
+
+
+def run_cases(
+    cases: Sequence[Case], folder: Path | None, tell: Callable[[str], None] = lambda _: None
+) -> Iterator[Outcome]:
+    """The outcome of each case as it is found; those that a folder has are read, new ones are kept there."""
+    for number, case in enumerate(cases, start=1):
+        path = folder / f"{case.name}.json" if folder else None
+        if path and path.exists():
+            yield _read(path)
+            continue
+        tell(f"{number}/{len(cases)} {case.model} on {case.count} {case.device}")
+        outcome = compare(case)
+        if path:
+            save_text(path, render_json(asdict(outcome)))
+        yield outcome
+
+
+def compare(case: Case) -> Outcome:
+    """Search each system's space and beyond, everything simulated alike."""
+    setting = setting_of(case)
+    batch = _BATCHES.get(case.family, 256)
+    best = {name: best_of(system, setting, batch) for name, system in SYSTEMS.items()}
+    best["knobs"] = _fastest(best.values())  # any strategy: those of the systems too
+    outcome = Outcome(case=case, best=best, flexible=None, reason="")
+    drafts = Drafts(setting=setting, batch=batch, freedoms=Freedoms())
+    rival = outcome.rival[1] if outcome.rival else None
+    flexible = _fastest([*tried_recipes(drafts, drafts.best(6), 3, rival), best["knobs"]])
+    reason = explain(flexible, rival) if flexible else "Nothing fits."
+    return replace(outcome, flexible=flexible, reason=reason)
+
+
+def _fastest(trials: Iterable[Trial | None]) -> Trial | None:
+    return min((each for each in trials if each), key=lambda each: each.step_s, default=None)
+
+
+def setting_of(case: Case) -> Setting:
+    """The model on the cluster: V100s in fp16 without fused attention, H100s in bf16 with it."""
+    stack_name, precision, attention = _SOFTWARE[case.device]
+    architecture = load_model(case.model)
+    cluster = _changed(load_cluster(f"{case.device}:{case.count}"), case)
+    constants = load_constants()
+    stack = replace(constants.stack(stack_name), attention=attention)  # type: ignore[arg-type]
+    return Setting(
+        graph=build_graph(architecture), cluster=cluster, stack=stack,
+        efficiency=constants.efficiency(cluster.device), seq=architecture.max_seq, precision=precision,
+    )  # fmt: skip
+
+
+def _changed(cluster: Cluster, case: Case) -> Cluster:
+    own, *others = cluster.device.memory
+    if case.memory_gib:
+        own = replace(own, capacity_bytes=case.memory_gib * 2.0**30)
+    network = cluster.network
+    levels = tuple(replace(each, bytes_per_s=case.links * each.bytes_per_s) for each in network.levels)
+    return replace(
+        cluster,
+        device=replace(cluster.device, memory=(own, *others)),
+        network=replace(network, levels=levels),
+    )
+
+
+def _read(path: Path) -> Outcome:
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    return Outcome(
+        case=Case(**tree["case"]), best={name: _trial(each) for name, each in tree["best"].items()},
+        flexible=_trial(tree["flexible"]), reason=tree["reason"],
+    )  # fmt: skip
+
+
+def _trial(tree: dict[str, Any] | None) -> Trial | None:
+    return Trial(**(tree | {"row_bytes": tuple(tree["row_bytes"])})) if tree else None
