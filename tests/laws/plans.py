@@ -107,16 +107,20 @@ def _ops(draw: st.DrawFn, name: str, known: Sequence[Tensor]) -> Op:
               saved=sources if kind == "bend" else ())  # fmt: skip
 
 
+def setting_of(graph: Graph, dp_overlap: float = 0.5, seq: int = 4) -> Setting:
+    """Two nodes of four devices, with software that hides a part of what it reduces and gathers."""
+    stack = free_stack(dp_overlap=dp_overlap, zero_overlap=0.25)
+    return Setting(graph=graph, cluster=round_cluster(8, 4), stack=stack, efficiency=perfect(), seq=seq)
+
+
 @st.composite
 def cases(draw: st.DrawFn, graph: st.SearchStrategy[Graph], most: int = 8) -> Case:
     """A graph with a legal plan on up to `most` devices."""
     model = draw(graph)
     devices, batch = draw(st.integers(1, most)), draw(st.sampled_from((2, 4)))
     microbatches = draw(st.integers(1, 2))
-    stack = free_stack(dp_overlap=draw(st.sampled_from((0.0, 0.5, 1.0))), zero_overlap=0.25)
-    setting = Setting(graph=model, cluster=round_cluster(8, 4), stack=stack, efficiency=perfect(), seq=4)
     plan = draw(plans(model, devices, batch, microbatches, 4))
-    return Case(setting=setting, plan=plan)
+    return Case(setting=setting_of(model, dp_overlap=draw(st.sampled_from((0.0, 0.5, 1.0)))), plan=plan)
 
 
 @st.composite

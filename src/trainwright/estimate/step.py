@@ -235,11 +235,13 @@ def _reduce_s(
     i = model.job.stack.interference
     total = np.zeros(len(strategies))
     inside = layers / np.maximum(stages.middle[layout], 1.0)
-    for whole, work, waits in (
-        (layouts.reduce_s[layout], layer[1], away[1]),
-        (layouts.renew_s[layout], layer[0], away[0]),
+    for whole, work, waits, gathers in (
+        (layouts.reduce_s[layout], layer[1], away[1], layouts.gather_backward_s[layout]),
+        (layouts.renew_s[layout], layer[0], away[0], layouts.gather_forward_s[layout]),
     ):
-        inner, beside = whole * (1.0 - edge), layers * work + inside * waits
+        # Links that carry ZeRO's own communication are free for this one in what is left.
+        own = gathers * strategies.overlap * model.job.stack.dp_overlap
+        inner, beside = whole * (1.0 - edge), layers * np.maximum(work - own, 0.0) + inside * waits
         total = total + whole * edge + shown_s(beside, inner, share, i)
         # The last microbatch goes back through stages that are all slowed in turn, the first one forward too.
         slowed = i * np.minimum(inner * share, beside)

@@ -56,18 +56,17 @@ class Backward:
         uneven = b.device_times(index)
         writes = tuple(self._outgoing(cell))
         weights = instance.op.kind in ("matmul", "grouped_matmul")
-        common = {
-            "name": instance.name, "kind": "compute", "mesh": b.placed[index].mesh, "stage": b.stages[index],
-            "block": instance.block, "instance": index, "chunk": chunk,
-
-        }  # fmt: skip
         needed = tuple(value for value in saved if value not in beside)
         own = (Value(STATE_GRADIENT + instance.name, b.layout(index, instance.op.output, "written")),)
+        plain = Step(
+            name=instance.name, phase="I", kind="compute", cause=_cause(instance.op.kind),
+            mesh=b.placed[index].mesh, stage=b.stages[index], block=instance.block, instance=index, chunk=chunk,
+        )  # fmt: skip
+        # A product's gradient of its input does not need that input: only that of its weights does.
+        used = (() if weights else needed, self.weights if instance.op.weights else ())
         step = b.add(
-            Step(
-                # A product's gradient of its input does not need that input: only that of its weights does.
-                **common, reads=(*incoming, *(() if weights else needed), *(self.weights if instance.op.weights else ())),
-                phase="I", cause=_cause(instance.op.kind), writes=writes if weights else (*writes, *own),
+            plain.set(
+                reads=(*incoming, *used[0], *used[1]), writes=writes if weights else (*writes, *own),
                 scale=answer_weight(b) if instance.op.kind == "loss" else 1.0,
                 seconds=float(time.data_s[0]), kernels=time.kernels,
                 uneven_s={d: float(t.data_s[0]) for d, t in uneven.items()},
@@ -80,15 +79,12 @@ class Backward:
         if instance.op.kind == "attention":
             self._send_home(writes, index, step)
         if weights:
-            self.weights_now.append(
-                b.add(
-                    Step(
-                        **common, reads=(*incoming, *needed), phase="W", cause="matmul", writes=own, lane="filler",
-                        seconds=float(time.weight_s[0]),
-                        uneven_s={d: float(t.weight_s[0]) for d, t in uneven.items()},
-                    )
-                )
+            later = plain.set(
+                reads=(*incoming, *needed), phase="W", cause="matmul", writes=own, lane="filler",
+                seconds=float(time.weight_s[0]),
+                uneven_s={d: float(t.weight_s[0]) for d, t in uneven.items()},
             )  # fmt: skip
+            self.weights_now.append(b.add(later))
 
     def _statistics(self, cell: Cell) -> tuple[Value, ...]:
         """What a loss over a split vocabulary has summed; it is done again first where the plan says so."""

@@ -1,7 +1,7 @@
 """Steps as entries in the queues of places: what one microbatch, or one step, puts there."""
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -129,20 +129,18 @@ class Writer:
         e, key = self.entries, (self.route, number, place)
         seconds = step.uneven_s.get(self.places.devices[place][0], step.seconds)
         word = "" if step.kind == "compute" else f" {step.kind}"
-        common = {
-            "group": self._group(step, place), "label": f"{step.name}{word} {step.phase}", "cause": step.cause,
-        }  # fmt: skip
         waits = self._entry_inputs(number, step, place)
-        main = Entry(**common, lane="main", seconds=seconds * step.blocking, inputs=waits)
+        main = Entry(
+            group=self._group(step, place), lane="main", label=f"{step.name}{word} {step.phase}",
+            cause=step.cause, seconds=seconds * step.blocking, inputs=waits,
+        )  # fmt: skip
         if step.kind in ("compute", "join", *LOCAL) or step.blocking >= 1.0:
             main.seconds = seconds
             main.lane = "filler" if self._fills(step) else "main"
             e.begin[key] = e.end[key] = e.add(main)
             self._settle(number, place)
             return
-        apart = Entry(
-            **common, lane=step.lane, seconds=seconds * (1.0 - step.blocking), slows=step.slows, inputs=waits
-        )
+        apart = replace(main, lane=step.lane, seconds=seconds * (1.0 - step.blocking), slows=step.slows)
         if step.blocking <= 0.0:
             e.begin[key] = e.end[key] = e.add(apart)
             return

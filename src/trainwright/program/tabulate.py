@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +191,7 @@ def _table(
     )
 
 
-def _columns(stamps: Stamps, entries: Entries) -> dict[str, object]:
+def _columns(stamps: Stamps, entries: Entries) -> dict[str, Any]:
     """Seconds, lanes and labels of all tasks."""
     names: dict[tuple[str, str], int] = {}
     rows = []
@@ -332,7 +333,7 @@ def _check_used(stamps: Stamps, used: set[Group], rows: Sequence[tuple[Action, .
             )  # fmt: skip
 
 
-def _buffer_columns(stamps: Stamps, buffers: Sequence[Buffer]) -> dict[str, object]:
+def _buffer_columns(stamps: Stamps, buffers: Sequence[Buffer]) -> dict[str, Any]:
     """Buffers of every microbatch; those of equally many together."""
     by_copies: dict[int, list[Buffer]] = {}
     for buffer in buffers:

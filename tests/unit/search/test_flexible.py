@@ -9,7 +9,7 @@ from trainwright.cluster.types import MemoryTier
 from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
-from trainwright.plan.strategy import PRECISIONS
+from trainwright.plan.strategy import PRECISIONS, Strategy
 from trainwright.plan.zoo import build_zoo, parse_zoo
 from trainwright.program.setting import Setting
 from trainwright.search.blocks import measure_blocks
@@ -18,7 +18,6 @@ from trainwright.search.flexible import best_strategy, find_flexible
 from trainwright.search.reasons import explain
 from trainwright.search.recipes import Drafts, Freedoms, Skeleton, has_huge_vocabulary, skeletons
 from trainwright.search.trial import Trial, try_plan
-from trainwright.plan.strategy import Strategy
 
 
 def setting(vocab: int = 1024, memory: float = 80e9, devices: int = 4) -> Setting:
