@@ -7,13 +7,14 @@ those that are legal and fit. Prints the distribution of simulated over estimate
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cost.load import load_constants
+from trainwright.errors import TrainwrightError
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
 from trainwright.model.build import build_graph
@@ -48,7 +49,7 @@ class Draw:
     strategy: Strategy
 
 
-def draws(count: int, seed: int, near: float = 0.0) -> Iterator[Draw]:
+def draws(count: int, seed: int) -> Iterator[Draw]:
     """So many random draws, the same for the same seed."""
     random = np.random.default_rng(seed)
     constants = load_constants()
@@ -69,10 +70,7 @@ def draws(count: int, seed: int, near: float = 0.0) -> Iterator[Draw]:
         if not len(every):
             continue
         few = every.take(random.choice(len(every), size=min(len(every), 3000), replace=False))
-        found_ = estimate(job, few, detail=False)
-        fits = np.flatnonzero(found_.feasible)
-        if near and len(fits):
-            fits = fits[found_.step_s[fits] <= near * found_.step_s[fits].min()]
+        fits = np.flatnonzero(estimate(job, few, detail=False).feasible)
         for index in random.choice(fits, size=min(3, len(fits)), replace=False) if len(fits) else ():
             strategy = few[int(index)]
             tasks = 30 * 100 * batch / (strategy.dp * strategy.micro_batch)
@@ -96,18 +94,40 @@ def ratio(draw: Draw) -> float:
     return simulated / float(estimate(job, stack_strategies([draw.strategy]), detail=False).step_s[0])
 
 
+KINDS: Mapping[str, Callable[[Strategy], bool]] = {
+    "all": lambda s: True,
+    "nothing offloaded": lambda s: s.offload == "none",
+    "ZeRO 0 to 2": lambda s: s.zero < 3,
+    "ZeRO 3 without a pipeline": lambda s: s.zero == 3 and s.pp == 1,
+    "ZeRO 3 in a pipeline": lambda s: s.zero == 3 and s.pp > 1,
+    "ZeRO 0 to 2, nothing offloaded": lambda s: s.zero < 3 and s.offload == "none",
+    "gpipe, 1f1b": lambda s: s.pp > 1 and s.schedule in ("gpipe", "1f1b"),
+    "interleaved": lambda s: s.schedule == "interleaved",
+    "zero-bubble": lambda s: s.schedule == "zb",
+}
+
+
 def main(count: int, seed: int) -> None:
     """Print how the two agree."""
     found: list[tuple[float, Draw]] = []
+    failed: list[str] = []
     for number, draw in enumerate(draws(count, seed), start=1):
-        found.append((ratio(draw), draw))
-        if sys.stderr.isatty():
-            print(f"\r{number}/{count}", end="", file=sys.stderr)
-    off = np.array([abs(value - 1.0) for value, _ in found])
-    print(f"{len(off)} draws: median {np.median(off):.2%}, 90 % within {np.quantile(off, 0.9):.2%}, "
-          f"99 % within {np.quantile(off, 0.99):.2%}, worst {off.max():.2%}; within 3 %: {(off <= 0.03).mean():.1%}")  # fmt: skip
-    for value, draw in sorted(found, key=lambda each: -abs(each[0] - 1.0))[:25]:
-        print(f"{value:.4f}  {draw.name}  {draw.strategy}")
+        try:
+            found.append((ratio(draw), draw))
+        except TrainwrightError as error:
+            failed.append(f"{draw.name}  {draw.strategy}: {error}")
+        if number % 50 == 0:
+            print(f"{number}/{count}", file=sys.stderr, flush=True)
+    print("| strategies | draws | median | 90 % within | 99 % within | worst | within 3 % |\n|---|---|---|---|---|---|---|")
+    for kind, belongs in KINDS.items():
+        off = np.array([abs(value - 1.0) for value, draw in found if belongs(draw.strategy)])
+        if len(off):
+            marks = (np.median(off), np.quantile(off, 0.9), np.quantile(off, 0.99), off.max(), (off <= 0.03).mean())
+            print(f"| {kind} | {len(off)} | " + " | ".join(f"{mark:.1%}" for mark in marks) + " |")
+    print(f"\n{len(failed)} could not be compared", *failed[:5], sep="\n")
+    print("\nThe worst (simulated over estimated):\n")
+    for value, draw in sorted(found, key=lambda each: -abs(each[0] - 1.0))[:15]:
+        print(f"- {value:.3f}: {draw.name}, `{draw.strategy}`")
 
 
 if __name__ == "__main__":

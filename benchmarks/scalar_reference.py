@@ -4,7 +4,7 @@ It knows one kind of model, a GPT without experts in 16 bit with fused attention
 package but the facts (device, links, constants). It is what `estimate` is measured against and checked by.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, inf, log2
 
 from trainwright.cost.collective import Link
@@ -29,10 +29,30 @@ class Block:
     forward_s: float
     backward_s: float
     without_weight_s: float  # backward while its weight gradients are put off
-    cheap_s: float  # norms and element-wise work, what selective recomputation repeats
+    again_s: float  # what selective recomputation repeats: norms and activation functions, and their gathers
     kept: float
     kept_selective: float
     parameters: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """A layer, forward and backward, per microbatch: its work with what it recomputes, its ZeRO gathers."""
+
+    forward_s: float
+    backward_s: float
+    gather_forward_s: float
+    gather_backward_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busiest:
+    """The stage with most work per microbatch: its time, its layers, and which ends of the model it has."""
+
+    seconds: float
+    layers: float
+    has_first: bool
+    has_last: bool
 
 
 class Reference:
@@ -130,6 +150,7 @@ class Reference:
         attention = (0.0, 0.0)
         streams: list[tuple[float, float]] = []  # bytes moved, backward relative to forward
         gather = 0.0
+        repeated: tuple[int, ...] = ()  # streams that selective recomputation does again
         if kind == "layer":
             heads, ffn = self.heads / tp, self.ffn / tp
             inner = heads * self.width
@@ -149,6 +170,7 @@ class Reference:
                 (2 * 2 * tokens * ffn, 1.0),
                 (3 * state, 1.0),
             ]
+            repeated = (0, 2, 3)  # both norms and the activation function, not the residuals
             kernels, sums = 10, 2
             kept = 4 * state + 2 * spread * h  # inputs of norms and of the products after them; masks
             kept += 2 * tokens * inner * 4 + 4 * tokens * heads + 2 * 2 * tokens * ffn
@@ -163,17 +185,18 @@ class Reference:
         else:
             products = [(tokens, self.vocab / tp, h)]
             streams = [(2 * state, 1.5), (3 * 4 * tokens * self.vocab / tp, 1.0)]
+            repeated = (0,)
             kernels, sums = 8, 1
             kept, remade = 2 * state, state
             parameters = self.vocab / tp * h + 2 * h
         return self.with_communication(
-            s, products, attention, streams, kernels, sums, gather, kept, remade, parameters
+            s, products, attention, streams, repeated, kernels, sums, gather, kept, remade, parameters
         )
 
     def with_communication(
         self, s: Strategy, products: list[tuple[float, float, float]], attention: tuple[float, float],
-        streams: list[tuple[float, float]], kernels: int, sums: int, gather: float, kept: float,
-        remade: float, parameters: float,
+        streams: list[tuple[float, float]], repeated: tuple[int, ...], kernels: int, sums: int, gather: float,
+        kept: float, remade: float, parameters: float,
     ) -> Block:  # fmt: skip
         stack = self.stack
         whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
@@ -184,6 +207,8 @@ class Reference:
         forward = matmul[0] + attention[0] + sum(t for t, _ in stream_times)
         backward = matmul[1] + matmul[2] + attention[1] + sum(t * back for t, back in stream_times)
         tp = sums * (2 * self.all_gather_s(s.tp, 1, whole) if s.sp else self.all_reduce_s(s.tp, 1, whole))
+        if not attention[0]:
+            tp /= 2  # the ends of the model sum in one direction only
         on = 1.0 if s.overlap else 0.0
         tp_back = tp - min(tp * stack.tp_overlap * on, matmul[2])
         ring = s.cp_kind == "ring"
@@ -194,74 +219,134 @@ class Reference:
         calls = 2 * sums if s.tp > 1 else 0
         host = (kernels + calls) * stack.op_s
         behind = soft_max(backward + tp_back + cp_back, host)
+        regather = 0.5 * tp * (1 - stack.tp_overlap * on) if s.sp else 0.0
         return Block(
             forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap * on) + cp, host),
             backward_s=behind,
             without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_back, host), behind),
-            cheap_s=sum(t for t, _ in stream_times), kept=kept,
+            again_s=sum(stream_times[index][0] for index in repeated) + regather, kept=kept,
             kept_selective=kept - remade, parameters=parameters,
         )  # fmt: skip
 
     def __call__(self, s: Strategy) -> Answer:
         """Step time and memory of one strategy."""
-        stack = self.stack
         layer, first, last = (self.block(s, kind) for kind in ("layer", "embedding", "head"))
-        a, m, z = self.stages(s)
-        runs = self.batch / (s.dp * s.micro_batch)
-        ranks = s.dp * s.cp
-        shard = min(s.shard, ranks) if s.shard else ranks
-        again = {"none": 0.0, "selective": layer.cheap_s, "full": layer.forward_s}[s.recompute]
+        stages = self.stages(s)
+        microbatches = self.batch / (s.dp * s.micro_batch)
+        passes = self.passes(s, layer)
+        ends = self.end_s(s, first, passes), self.end_s(s, last, passes)
+        busiest = self.busiest(s, stages, self.layer_s(s, passes), ends)
+        send, wait = self.sends(s, stages[1])
+        away = self.offload_s(s, layer, stages[1], busiest, passes)
+        # Copies that nothing hides stand in every stage; those back are done while it waits.
+        blocked = 0.0 if s.overlap else 0.5 * sum(away)
+        others = self.others_s(s, passes, ends, busiest) + (s.pp - 1) * (send + blocked)
+        filled = self.filled_s(s, (layer, first, last), passes, busiest, microbatches)
+        bubble = max(others / s.vpp - filled, 0.0)
+        owned = self.owned(s, stages, (layer, first, last))
+        edge = min((first.parameters + layer.parameters) / owned[0], 1.0)
+        reduce = self.reduce_s(s, max(owned), edge, stages[1], layer, passes, away)
+        update = self.update_s(s, max(owned) / (self.shard(s) if s.zero else 1))
+        step = microbatches * (busiest.seconds + send + wait + sum(away)) + bubble + reduce + update
+        return Answer(
+            step_s=step + self.stack.step_s,
+            total_bytes=self.memory(s, stages, microbatches, layer, first, last, self.shard(s)),
+        )
+
+    def shard(self, s: Strategy) -> int:
+        """Ranks that share one copy of the sharded state."""
+        return min(s.shard, s.dp * s.cp) if s.shard else s.dp * s.cp
+
+    def shown_s(self, work: float, communication: float, share: float) -> float:
+        """What communication adds to work, of which `share` runs beside it: both take w + i·c, at least c."""
+        beside = share * communication
+        return communication - beside + max(self.stack.interference * beside, beside - work)
+
+    def passes(self, s: Strategy, layer: Block) -> Passes:
+        """A layer's forward and backward, without its ZeRO gathers, and those."""
+        again = {"none": 0.0, "selective": layer.again_s, "full": layer.forward_s}[s.recompute]
         if s.recompute == "full" and s.recompute_layers:
             again *= min(s.recompute_layers * s.pp / self.layers, 1.0)
-        gather_f, gather_b = self.zero3_s(s, layer.parameters, shard)
-        on = 1.0 if s.overlap else 0.0
-        overlap = stack.dp_overlap * on
-        behind_f = min(gather_f * overlap, layer.forward_s)
-        behind_b = min(gather_b * overlap, layer.backward_s + again)
-        shown = gather_f + gather_b - (1 - stack.interference) * (behind_f + behind_b)
-        layer_s = layer.forward_s + layer.backward_s + again + shown
-        ends = []
-        for end in (first, last):
-            work, gather = end.forward_s + end.backward_s, sum(self.zero3_s(s, end.parameters, shard))
-            ends.append(work + gather - (1 - stack.interference) * min(gather * overlap, work))
-        whole = self.layers * layer_s + sum(ends)
-        if s.pp == 1:
-            busiest = whole
-        else:
-            busiest = max(a * layer_s + ends[0], z * layer_s + ends[1], m * layer_s if s.pp > 2 else 0.0)
-        send, wait = self.sends(s, m)
-        fill = (whole - busiest + (s.pp - 1) * send) / s.vpp
-        if s.schedule == "zb":
-            early = layer.without_weight_s + again
-            less = min(gather_f * overlap, layer.forward_s) + min(gather_b * overlap, early)
-            early_s = layer.forward_s + early + gather_f + gather_b - (1 - stack.interference) * less
-            times = min(2 * (s.pp - 1), s.pp + runs - 2)
-            fill = max(fill - times * min(a, m, z) * (layer_s - early_s), 0.0)
-        if s.pp == 1:
-            tied = min(first.parameters, last.parameters) if self.job.graph.tied else 0.0
-            owned = m * layer.parameters + first.parameters + last.parameters - tied
-        else:
-            owned = max(
-                a * layer.parameters + first.parameters,
-                m * layer.parameters,
-                z * layer.parameters + last.parameters,
-            )
-        dp = self.reduce_s(s, owned, ranks, shard)
-        share = stack.dp_overlap
-        if s.zero in (1, 2):
-            dp += m * stack.zero_layer_s if ranks > 1 else 0.0
-            share = stack.zero_overlap
-        dp -= (1 - stack.interference) * min(dp * share * on, m * layer.backward_s)
-        update = self.update_s(s, owned / (shard if s.zero else 1))
-        moved = 0.0
-        if s.offload in ("activations", "both"):
-            moved = 2 * m * self.kept_bytes(s, layer)[s.recompute] / self.host_bytes_per_s
-            moved -= (1 - stack.interference) * min(moved * on, busiest)
-        step = runs * (busiest + send + wait + moved) + fill + dp + update + stack.step_s
-        return Answer(step_s=step, total_bytes=self.memory(s, (a, m, z), runs, layer, first, last, shard))
+        gather_forward, gather_backward = self.zero3_s(s, layer.parameters)
+        return Passes(
+            forward_s=layer.forward_s, backward_s=layer.backward_s + again,
+            gather_forward_s=gather_forward, gather_backward_s=gather_backward,
+        )  # fmt: skip
 
-    def zero3_s(self, s: Strategy, parameters: float, shard: int) -> tuple[float, float]:
+    def gathers_overlap(self, s: Strategy) -> float:
+        return self.stack.dp_overlap if s.overlap else 0.0
+
+    def layer_s(self, s: Strategy, passes: Passes) -> float:
+        """A layer forward and backward, with what it shows of its ZeRO gathers."""
+        share = self.gathers_overlap(s)
+        return (
+            passes.forward_s + self.shown_s(passes.forward_s, passes.gather_forward_s, share)
+            + passes.backward_s + self.shown_s(passes.backward_s, passes.gather_backward_s, share)
+        )  # fmt: skip
+
+    def end_s(self, s: Strategy, end: Block, passes: Passes) -> float:
+        """One end of the model, whose ZeRO gathers hide beside itself and what the next layer leaves."""
+        share = self.gathers_overlap(s)
+        work = end.forward_s + end.backward_s
+        slack = max(passes.forward_s - share * passes.gather_forward_s, 0.0)
+        slack += max(passes.backward_s - share * passes.gather_backward_s, 0.0)
+        return work + self.shown_s(work + slack, sum(self.zero3_s(s, end.parameters)), share)
+
+    def busiest(
+        self, s: Strategy, stages: tuple[float, float, float], layer_s: float, ends: tuple[float, float]
+    ) -> Busiest:
+        a, m, z = stages
+        if s.pp == 1:
+            return Busiest(seconds=a * layer_s + sum(ends), layers=a, has_first=True, has_last=True)
+        found = [
+            Busiest(seconds=a * layer_s + ends[0], layers=a, has_first=True, has_last=False),
+            Busiest(seconds=z * layer_s + ends[1], layers=z, has_first=False, has_last=True),
+        ]
+        if s.pp > 2:
+            found.insert(0, Busiest(seconds=m * layer_s, layers=m, has_first=False, has_last=False))
+        return max(found, key=lambda stage: stage.seconds)
+
+    def others_s(self, s: Strategy, passes: Passes, ends: tuple[float, float], busiest: Busiest) -> float:
+        """What a bubble shows of other stages: of their ZeRO gathers only what always blocks or slows."""
+        lasting = 1 - self.gathers_overlap(s) * (1 - self.stack.interference)
+        gathers = lasting * (passes.gather_forward_s + passes.gather_backward_s)
+        waiting = passes.forward_s + passes.backward_s + gathers
+        here = busiest.seconds - busiest.layers * self.layer_s(s, passes)  # ends on the busiest stage
+        return (self.layers - busiest.layers) * waiting + sum(ends) - here
+
+    def filled_s(
+        self, s: Strategy, blocks: tuple[Block, Block, Block], passes: Passes, busiest: Busiest,
+        microbatches: float,
+    ) -> float:  # fmt: skip
+        """What ZB-H1 fills of the bubble: weight gradients that other stages and the busiest one put off."""
+        if s.schedule != "zb":
+            return 0.0
+        layer, first, last = (block.backward_s - block.without_weight_s for block in blocks)
+        whole = self.layer_s(s, passes)
+        early = self.layer_s(s, replace(passes, backward_s=passes.backward_s - layer))
+        put_off, least = whole - early, min(passes.forward_s, early - passes.forward_s)
+        here = first * busiest.has_first + last * busiest.has_last
+        others = (self.layers - busiest.layers) * put_off + first + last - here
+        return others + (min(s.pp, microbatches) - 1) * (busiest.layers * min(put_off, least) + here)
+
+    def offload_s(
+        self, s: Strategy, layer: Block, layers: float, busiest: Busiest, passes: Passes
+    ) -> tuple[float, float]:
+        """Activations to the host behind forwards, and back behind backwards: what is not hidden."""
+        if s.offload not in ("activations", "both"):
+            return 0.0, 0.0
+        gather = self.shown_s(passes.forward_s, passes.gather_forward_s, self.gathers_overlap(s))
+        forward = layers * (passes.forward_s + gather)
+        moved = self.kept_by_layers(s, layers, layer) / self.host_bytes_per_s
+        share = 1.0 if s.overlap else 0.0
+        return (
+            self.shown_s(forward, moved, share),
+            self.shown_s(max(busiest.seconds - forward, 0.0), moved, share),
+        )
+
+    def zero3_s(self, s: Strategy, parameters: float) -> tuple[float, float]:
         """Gathers forward, gathers and scatters backward."""
+        shard = self.shard(s)
         if s.zero < 2 or shard == 1:
             return 0.0, 0.0
         gather = self.all_gather_s(shard, s.tp, 2 * parameters) if s.zero == 3 else 0.0
@@ -275,6 +360,14 @@ class Reference:
             "selective": self.stack.activations * layer.kept_selective,
             "full": whole / (s.tp if s.sp else 1),
         }
+
+    def kept_by_layers(self, s: Strategy, layers: float, layer: Block, more: float = 0.0) -> float:
+        """Bytes that so many layers keep of a microbatch, `more` in each that recomputes."""
+        kept = self.kept_bytes(s, layer)
+        untouched = 0.0
+        if s.recompute == "full" and s.recompute_layers:
+            untouched = max(layers - s.recompute_layers, 0.0)
+        return (layers - untouched) * (kept[s.recompute] + more) + untouched * kept["none"]
 
     def stages(self, s: Strategy) -> tuple[float, float, float]:
         """Layers on the first, a middle and the last stage."""
@@ -303,14 +396,53 @@ class Reference:
         )
         return both * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
 
-    def reduce_s(self, s: Strategy, owned: float, ranks: int, shard: int) -> float:
-        wire = self.stack.reduce_bytes * owned
+    def owned(
+        self, s: Strategy, stages: tuple[float, float, float], blocks: tuple[Block, Block, Block]
+    ) -> tuple[float, float, float]:
+        """Parameters on the first, a middle and the last stage before ZeRO; an only stage is the first."""
+        layer, first, last = (block.parameters for block in blocks)
+        a, m, z = stages
+        if s.pp == 1:
+            tied = min(first, last) if self.job.graph.tied else 0.0
+            return a * layer + first + last - tied, 0.0, 0.0
+        return a * layer + first, m * layer, z * layer + last
+
+    def reduce_s(
+        self, s: Strategy, owned: float, edge: float, layers: float, layer: Block, passes: Passes,
+        away: tuple[float, float],
+    ) -> float:  # fmt: skip
+        """What shows of reductions behind the last backward and of gathers of new weights behind the first
+        forward; the `edge`, the share of the first layer and the embedding, is beside nothing.
+        """
+        reduce, renew = self.reductions_s(s, owned, layers)
+        share = self.stack.zero_overlap if s.zero in (1, 2) else self.stack.dp_overlap
+        share = share if s.overlap else 0.0
+        inner = max(layers - 1, 0.0)
+        total = 0.0
+        for whole, work, waits, gather in (
+            (reduce, layer.backward_s, away[1], passes.gather_backward_s),
+            (renew, layer.forward_s, away[0], passes.gather_forward_s),
+        ):
+            free = max(work - self.gathers_overlap(s) * gather, 0.0)  # links carry ZeRO's own gathers
+            beside = inner * free + waits * inner / max(layers, 1.0)
+            hideable = whole * (1 - edge)
+            slowed = self.stack.interference * min(hideable * share, beside)
+            total += whole * edge + self.shown_s(beside, hideable, share)
+            total += (s.pp - 1) / s.vpp * slowed  # in stage after stage, as the pipeline fills or drains
+        return total
+
+    def reductions_s(self, s: Strategy, owned: float, layers: float) -> tuple[float, float]:
+        """Of gradients, and gathers of new weights, hidden or not."""
+        ranks, shard, wire = s.dp * s.cp, self.shard(s), self.stack.reduce_bytes * owned
         if s.zero == 3:
-            return self.all_reduce_s(max(ranks / shard, 1), s.tp * shard, wire / shard)
+            return self.all_reduce_s(max(ranks / shard, 1), s.tp * shard, wire / shard), 0.0
         if s.zero == 0:
-            return self.all_reduce_s(ranks, s.tp, wire)
-        scatter = self.all_gather_s(ranks, s.tp, wire) if s.zero == 1 else 0.0
-        return scatter + self.all_gather_s(ranks, s.tp, 2 * owned)
+            return self.all_reduce_s(ranks, s.tp, wire), 0.0
+        calls = layers * self.stack.zero_layer_s if ranks > 1 else 0.0
+        renew = self.all_gather_s(ranks, s.tp, 2 * owned)
+        if s.zero == 2:  # gradients were scattered in every microbatch
+            return 0.0, renew + calls
+        return self.all_gather_s(ranks, s.tp, wire) + calls, renew
 
     def update_s(self, s: Strategy, owned: float) -> float:
         stack = self.stack
@@ -357,17 +489,11 @@ class Reference:
             optimizer = 0.0
         whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
         extra = stack.gathered_inputs * 2 * whole * (1 - 1 / s.tp) if s.sp else 0.0
-        kept_bytes = self.kept_bytes(s, layer)
-        per_layer = kept_bytes[s.recompute]
-        if s.pp == 1 and s.recompute != "full":
-            per_layer += extra
-        kept = layers * per_layer
-        if s.recompute == "full" and s.recompute_layers:
-            untouched = max(layers - s.recompute_layers, 0)
-            kept = (layers - untouched) * per_layer + untouched * kept_bytes["none"]
+        gathered = extra if s.pp == 1 and s.recompute != "full" else 0.0
+        kept = self.kept_by_layers(s, layers, layer, gathered)
         body = 2 * kept / max(layers, 1) if s.offload in ("activations", "both") else held * kept
         activations = body + held * end_kept + logits
-        again = kept_bytes["none"] + extra if s.recompute == "full" else 0.0
+        again = self.kept_bytes(s, layer)["none"] + extra if s.recompute == "full" else 0.0
         activations += stack.workspace * (again + 2 * whole)
         used = weights + gradients + optimizer + activations
         return used * (1 + stack.fragmentation) + stack.context_bytes

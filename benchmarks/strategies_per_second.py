@@ -28,7 +28,7 @@ from trainwright.search.space import Space, layer_count, legal_strategies
 
 Array = NDArray[np.float64]
 GLOBAL_BATCH = 1536
-TOLERANCE = 0.02
+TOLERANCE = 1e-6
 
 
 def build_job() -> Job:

@@ -118,7 +118,7 @@ def cases(draw: st.DrawFn, graph: st.SearchStrategy[Graph], most: int = 8) -> Ca
     """A graph with a legal plan on up to `most` devices."""
     model = draw(graph)
     devices, batch = draw(st.integers(1, most)), draw(st.sampled_from((2, 4)))
-    microbatches = draw(st.integers(1, 2))
+    microbatches = draw(st.integers(1, 3))
     plan = draw(plans(model, devices, batch, microbatches, 4))
     return Case(setting=setting_of(model, dp_overlap=draw(st.sampled_from((0.0, 0.5, 1.0)))), plan=plan)
 
@@ -127,7 +127,7 @@ def cases(draw: st.DrawFn, graph: st.SearchStrategy[Graph], most: int = 8) -> Ca
 def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches: int, seq: int) -> Plan:
     """A legal plan: any operator on any of a few groups of devices, split in any way."""
     instances = wire(graph)
-    both = devices % 2 == 0 and not graph.tied and draw(st.booleans())  # two routes, each on half of the devices
+    both = devices % 2 == 0 and microbatches > 1 and not graph.tied and draw(st.booleans())  # two routes, each on half of the devices
     names = draw(st.permutations(range(devices // 2 if both else devices)))
     groups = [tuple(names[: draw(st.integers(1, len(names)))]) for _ in range(draw(st.integers(1, 3)))]
     groups.append(tuple(names[len(names) - draw(st.integers(1, len(names))) :]))

@@ -107,17 +107,14 @@ def test_only_what_the_plan_recomputes_is_done_again_and_once(case: Case) -> Non
         assert set(again.values()) <= {1}
 
 
-@given(st.one_of(DRAWN, MODELS), st.randoms(use_true_random=False))
-def test_renaming_devices_inside_a_node_changes_no_number_and_no_time(case: Case, random: st.DataObject) -> None:
-    nodes = [list(range(4)), list(range(4, 8))]
-    for node in nodes:
-        random.shuffle(node)  # type: ignore[attr-defined]
-    names = [*nodes[0], *nodes[1]]
-    plan = replace(
-        case.plan, devices=8,
-        assigns=tuple(replace(a, devices=tuple(names[d] for d in a.devices)) for a in case.plan.assigns),
-    )  # fmt: skip
-    before, after = lowered(case), lower(case.setting, plan)
+@given(st.one_of(DRAWN, MODELS), st.permutations(range(8)))
+def test_renaming_devices_of_one_switch_changes_no_number_and_no_time(case: Case, names: list[int]) -> None:
+    network = case.setting.cluster.network
+    flat = replace(case.setting.cluster, network=replace(network, levels=network.levels[-1:]))
+    setting = replace(case.setting, cluster=flat)
+    renamed = tuple(replace(a, devices=tuple(names[d] for d in a.devices)) for a in case.plan.assigns)
+    before = lowered(replace(case, setting=setting))
+    after = lower(setting, replace(case.plan, devices=8, assigns=renamed))
     assert not wrong(after)
     assert simulate(tabulate(after)).step_s == pytest.approx(simulate(tabulate(before)).step_s, rel=1e-9)
 

@@ -142,7 +142,7 @@ def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts)
 def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
     """Keys and values go round the ring (or are gathered) once forward, with their gradients backward."""
     where = span(links, shapes.cp, shapes.tp)
-    return all_gather_s(links, where, costs.kv_bytes * shapes.cp)
+    return np.where(costs.kv_bytes > 0, all_gather_s(links, where, costs.kv_bytes * shapes.cp), 0.0)
 
 
 def _expert_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts, copies: int) -> Array:

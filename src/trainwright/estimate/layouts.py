@@ -242,7 +242,8 @@ class _Builder:
             (expert, expert_shard_ranks(strategies), ranks * strategies.tp / apart, apart),
         ):
             where = span(self.links, np.maximum(every / shard, 1.0), stride * shard)
-            total = total + all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
+            seconds = all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
+            total = total + np.where(parameters > 0, seconds, 0.0)
         return total
 
     def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:

@@ -76,7 +76,8 @@ def _told(layout: Layout, rank: dict[int, int]) -> Layout:
 def _tried(kind: str, source: Layout, target: Layout, axes: tuple[int, ...]) -> Fault | None:
     move = Move(kind=kind, source=source, target=target, axes=axes, sent_bytes=0.0, seconds=0.0)
     dims = _sizes(source, target)
-    whole = np.arange(1.0, 1.0 + np.prod([*dims.values(), 1])).reshape(tuple(dims.values()))
+    # No place holds a small whole number: those are the shares of the others.
+    whole = 1000.5 + np.arange(np.prod([*dims.values(), 1])).reshape(tuple(dims.values()))
     rule = f"does not turn {source} into {target} over axes {axes}"
     try:
         found = whole_of(apply(move, shards_of(whole, source, dims), dims), target, dims)

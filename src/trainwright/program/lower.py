@@ -97,7 +97,8 @@ def _route(
     for before, each in zip([None, *ahead], [*ahead, forward], strict=True):
         _recycle(before, each)
         last = _forward(builder, each, order, owned, last, away if each is forward else Away(last={}))
-    _backward(builder, Backward(builder=builder, kept=forward.kept, order=order), order, owned, away)
+    backward = Backward(builder=builder, kept=forward.kept, order=order, last=last[-1])
+    _backward(builder, backward, order, owned, away)
     listed = tuple(bundle for each in owned.values() for bundle in each)
     finish_step(builder, listed)
     route = Route(

@@ -121,7 +121,7 @@ def compare(case: Case) -> Outcome:
     setting = setting_of(case)
     batch = _BATCHES.get(case.family, 256)
     best = {name: best_of(system, setting, batch) for name, system in SYSTEMS.items()}
-    best["knobs"] = _fastest(best.values())  # any strategy: those of the systems too
+    best["knobs"] = _fastest(each for each in best.values() if each and not each.plan.startswith("mixed"))
     outcome = Outcome(case=case, best=best, flexible=None, reason="")
     drafts = Drafts(setting=setting, batch=batch, freedoms=Freedoms())
     rival = outcome.rival[1] if outcome.rival else None
