@@ -13,7 +13,18 @@ from trainwright.model.build import build_graph
 from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Block, Graph, Op, Segment, Tensor, dim_sizes
 from trainwright.model.operators import matmul, projections
-from trainwright.plan.plan import Assign, Offload, Plan, Recompute, Replicate, Shard, Split, Stage, Stream, Transform
+from trainwright.plan.plan import (
+    Assign,
+    Offload,
+    Plan,
+    Recompute,
+    Replicate,
+    Shard,
+    Split,
+    Stage,
+    Stream,
+    Transform,
+)
 from trainwright.plan.rules import LINKED, splittable
 from trainwright.program.setting import Setting
 
@@ -33,12 +44,25 @@ class Case:
 def tiny(name: str) -> Graph:
     """A model with everything that its kind has, at widths of a few."""
     sizes = {"name": name, "layers": 2, "hidden": 8, "heads": 4, "ffn": 16, "vocab": 12}
-    biases = {"norm": "layer", "positions": 8, "qkv_bias": True, "output_bias": True, "mlp_bias": True, "dropout": True}
+    biases = {
+        "norm": "layer",
+        "positions": 8,
+        "qkv_bias": True,
+        "output_bias": True,
+        "mlp_bias": True,
+        "dropout": True,
+    }
     kinds: Mapping[str, Mapping[str, object]] = {
         "gpt": biases,
         "tied": {"positions": 8, "tied": True, "head_bias": True},
         "llama": {"kv_heads": 2, "gated": True},
-        "parallel": {"kv_heads": 1, "gated": True, "parallel_block": True, "shared_norm": True, "qk_norm": "head"},
+        "parallel": {
+            "kv_heads": 1,
+            "gated": True,
+            "parallel_block": True,
+            "shared_norm": True,
+            "qk_norm": "head",
+        },
     }
     return build_graph(Architecture(**sizes, **kinds[name]))  # type: ignore[arg-type]
 
@@ -55,7 +79,9 @@ def graphs(draw: st.DrawFn) -> Graph:
         op = draw(_ops(f"op{number}", known))
         ops.append(op)
         known += [op.output, *op.extra_outputs]
-    last = next(each for each in reversed(known) if each.dims[:2] == TOKENS and each.dims[-1] in ("hidden", "wide"))
+    last = next(
+        each for each in reversed(known) if each.dims[:2] == TOKENS and each.dims[-1] in ("hidden", "wide")
+    )
     goal = Tensor(name="end.out", dims=(*TOKENS, "hidden"))
     if last.dims[-1] == "wide":
         ops.append(matmul("end", "sequence", last, goal, ("wide", "hidden"), False))
@@ -85,14 +111,24 @@ def _ops(draw: st.DrawFn, name: str, known: Sequence[Tensor]) -> Op:
     out = Tensor(name=f"{name}.out", dims=source.dims)
     if kind == "matmul":
         other = "wide" if width == "hidden" else "hidden"
-        return matmul(name, "sequence", source, replace(out, dims=(*TOKENS, other)), (width, other), draw(st.booleans()))
+        return matmul(
+            name, "sequence", source, replace(out, dims=(*TOKENS, other)), (width, other), draw(st.booleans())
+        )
     if kind == "pair":
         other = "wide" if width == "hidden" else "hidden"
         outs = tuple(Tensor(name=f"{name}.{word}", dims=(*TOKENS, other)) for word in ("left", "right"))
         return projections(name, "sequence", source, outs, outs[:1])
     if kind == "norm":
         weight = Tensor(name=f"{name}.weight", dims=(width,))
-        return Op(name=name, kind="norm", region="sequence", inputs=(source,), output=out, weights=(weight,), saved=(source,))
+        return Op(
+            name=name,
+            kind="norm",
+            region="sequence",
+            inputs=(source,),
+            output=out,
+            weights=(weight,),
+            saved=(source,),
+        )
     if kind == "scores":
         keys = draw(st.sampled_from(alike))
         turned = replace(keys, name=keys.name, dims=("batch", "seq_kv", width))
@@ -127,7 +163,9 @@ def cases(draw: st.DrawFn, graph: st.SearchStrategy[Graph], most: int = 8) -> Ca
 def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches: int, seq: int) -> Plan:
     """A legal plan: any operator on any of a few groups of devices, split in any way."""
     instances = wire(graph)
-    both = devices % 2 == 0 and microbatches > 1 and not graph.tied and draw(st.booleans())  # two routes, each on half of the devices
+    both = (
+        devices % 2 == 0 and microbatches > 1 and not graph.tied and draw(st.booleans())
+    )  # two routes, each on half of the devices
     names = draw(st.permutations(range(devices // 2 if both else devices)))
     groups = [tuple(names[: draw(st.integers(1, len(names)))]) for _ in range(draw(st.integers(1, 3)))]
     groups.append(tuple(names[len(names) - draw(st.integers(1, len(names))) :]))
@@ -138,7 +176,11 @@ def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches:
     serial = draw(_serials(instances)) if draw(st.booleans()) else {}
     for index, instance in enumerate(instances):
         sizes = dim_sizes(graph, graph.segments[instance.segment], batch, seq)
-        home = draw(st.integers(0, len(groups) - 1)) if wander else homes.setdefault(instance.block, len(homes) % len(groups))
+        home = (
+            draw(st.integers(0, len(groups) - 1))
+            if wander
+            else homes.setdefault(instance.block, len(homes) % len(groups))
+        )
         group = groups[home]
         tied = any(weight.name in graph.tied for weight in instance.op.weights)
         transforms += draw(_splits(instance, len(group), sizes, serial.get(index, ""), tied=tied))
@@ -157,7 +199,10 @@ def plans(draw: st.DrawFn, graph: Graph, devices: int, batch: int, microbatches:
     if draw(st.integers(0, 3)) == 0:
         transforms.append(Offload(ops=draw(st.sampled_from(instances)).name, what="activations"))
     if both:
-        there = [replace(each, devices=tuple(d + devices // 2 for d in each.devices), route=(1, 2)) for each in assigns]
+        there = [
+            replace(each, devices=tuple(d + devices // 2 for d in each.devices), route=(1, 2))
+            for each in assigns
+        ]
         assigns = [*(replace(each, route=(0, 2)) for each in assigns), *there]
     blocks = list(dict.fromkeys(each.block for each in instances))
     stages = tuple(Stage(ops=name) for name in blocks) if draw(st.booleans()) else ()
@@ -192,7 +237,9 @@ def _splits(
     found: list[Transform] = []
     left = {dim: sizes[dim] for dim in splittable(instance.op)}
     rest = parts
-    linked = {dim: min([left[dim], *(sizes[each] for each in LINKED.get(dim, ()) if each in sizes)]) for dim in left}
+    linked = {
+        dim: min([left[dim], *(sizes[each] for each in LINKED.get(dim, ()) if each in sizes)]) for dim in left
+    }
     if serial and linked[serial] % 2 == 0 and not tied:
         found.append(Split(ops=instance.name, dim=serial, parts=2, serial=True))
         left[serial] //= 2
@@ -200,15 +247,29 @@ def _splits(
     while rest > 1:
         part = draw(st.sampled_from([n for n in range(2, rest + 1) if rest % n == 0]))
         dims = [dim for dim, size in left.items() if size % part == 0]
-        uneven = [dim for dim, size in left.items() if size == sizes[dim] > part and dim != serial and dim not in LINKED]
-        how = draw(st.sampled_from((*(("split", dim) for dim in dims), *(("uneven", dim) for dim in uneven), ("copy", ""))))
+        uneven = [
+            dim
+            for dim, size in left.items()
+            if size == sizes[dim] > part and dim != serial and dim not in LINKED
+        ]
+        how = draw(
+            st.sampled_from(
+                (*(("split", dim) for dim in dims), *(("uneven", dim) for dim in uneven), ("copy", ""))
+            )
+        )
         if how[0] == "copy":
             found.append(Replicate(ops=instance.name, parts=part))
         elif how[0] == "split":
             found.append(Split(ops=instance.name, dim=how[1], parts=part))
             left[how[1]] //= part
         else:
-            ends = sorted(draw(st.lists(st.integers(1, sizes[how[1]] - 1), min_size=part - 1, max_size=part - 1, unique=True)))
+            ends = sorted(
+                draw(
+                    st.lists(
+                        st.integers(1, sizes[how[1]] - 1), min_size=part - 1, max_size=part - 1, unique=True
+                    )
+                )
+            )
             ends = [0, *ends, sizes[how[1]]]
             given = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
             found.append(Split(ops=instance.name, dim=how[1], parts=part, sizes=given))
@@ -225,4 +286,6 @@ def _state(draw: st.DrawFn, instances: Sequence[Instance]) -> list[Transform]:
     blocks = list(dict.fromkeys(each.block for each in instances))
     chosen = draw(st.sampled_from(("*", *blocks)))
     ranks = draw(st.sampled_from((0, 2)))
-    return [Shard(ops=chosen, what=what, ranks=ranks) for what in ("optimizer", "gradients", "weights")[:level]]  # type: ignore[arg-type]
+    return [
+        Shard(ops=chosen, what=what, ranks=ranks) for what in ("optimizer", "gradients", "weights")[:level]
+    ]  # type: ignore[arg-type]

@@ -85,7 +85,9 @@ def test_splitting_conserves_flops_and_replicating_multiplies_them(case: Case) -
             instance, placed = program.instances[step.instance], route.placed[step.instance]
             for device in step.mesh.devices:
                 local = local_sizes(placed, instance.op, builder.sizes(instance), device)
-                done[step.instance] += op_flops(instance.op, {dim: float(size[0]) for dim, size in local.items()})  # type: ignore[misc]
+                done[step.instance] += op_flops(
+                    instance.op, {dim: float(size[0]) for dim, size in local.items()}
+                )  # type: ignore[misc]
         for index, flops in done.items():
             placed, op = route.placed[index], program.instances[index].op
             copies = prod(size for size, dim in zip(placed.mesh.axes, placed.dims, strict=True) if not dim)
@@ -133,5 +135,3 @@ def test_a_plan_cut_in_two_is_the_two_together(case: Case, data: st.DataObject) 
     right = Plan(transforms=plan.transforms[at:], assigns=plan.assigns[there:], stages=plan.stages)
     assert left | right == plan
     assert Plan() | plan == plan == plan | Plan()
-
-

@@ -100,7 +100,7 @@ class Builder:
         together: dict[tuple[Layout, Layout], list[str]] = {}
         for name, layout in wanted:
             found = store.layouts(name)
-            if layout not in found and (name, layout) not in together:
+            if layout not in found:
                 source = self._nearest(name, found, layout)
                 together.setdefault((source, layout), []).append(name)
         for (source, target), names in together.items():
@@ -173,7 +173,8 @@ class Builder:
         if not writers:
             return self.stages[index]
         made = self.steps[writers[-1]]
-        came = made.instance >= 0 and made.mesh.devices != layout.mesh.devices  # sent there for an operator of its
+        # What was sent there was sent for an operator of that stage.
+        came = made.instance >= 0 and made.mesh.devices != layout.mesh.devices
         return self.stages[made.instance] if came else made.stage
 
 

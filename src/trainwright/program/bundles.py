@@ -213,10 +213,10 @@ def _check_shards(name: str, shards: Mapping[str, int], copies: int) -> None:
                 f"plan: op {name}: shard", f"{what} {ranks}", f"its {copies} copies do not divide by {ranks}",
                 "choose a divisor of the copies",
             )  # fmt: skip
-    ranks = [min(shards[what] or copies, copies) for what in ("weights", "gradients") if what in shards]
-    if len(set(ranks)) > 1:
+    both = [min(shards[what] or copies, copies) for what in ("weights", "gradients") if what in shards]
+    if len(set(both)) > 1:
         raise BadInput(
-            f"plan: op {name}: shard", f"weights {ranks[0]}, gradients {ranks[1]}",
+            f"plan: op {name}: shard", f"weights {both[0]}, gradients {both[1]}",
             "a device updates the weights whose gradients it has", "shard both over the same number of ranks",
         )  # fmt: skip
 

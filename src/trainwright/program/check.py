@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trainwright.model.flow import recycled
 from trainwright.model.graph import Tensor
 from trainwright.program.builder import Builder
 from trainwright.program.check_moves import broken_move
@@ -11,7 +12,13 @@ from trainwright.program.check_state import check_gathered, check_state
 from trainwright.program.faults import broken
 from trainwright.program.forward import CARRIED
 from trainwright.program.layout import Layout
-from trainwright.program.losses import STATISTICS, answer_weight, splits_vocabulary, statistics_layout, statistics_of
+from trainwright.program.losses import (
+    STATISTICS,
+    answer_weight,
+    splits_vocabulary,
+    statistics_layout,
+    statistics_of,
+)
 from trainwright.program.lower import Program, Route
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.tensors import Role
@@ -126,7 +133,9 @@ class _Flow:
         if step.name != instance.name or not 0 <= step.chunk < placed.serial[1]:
             raise broken(step, f"is not part of operator {instance.name}")
         key = (step.instance, step.chunk, step.phase, step.passes)
-        closes = splits_vocabulary(self.builder, step.instance) and any(STATISTICS in v.name for v in step.reads)
+        closes = splits_vocabulary(self.builder, step.instance) and any(
+            STATISTICS in v.name for v in step.reads
+        )
         if key in self.done and not closes:
             raise broken(step, "is done twice")
         self.done.add(key)
@@ -142,12 +151,16 @@ class _Flow:
             wanted = [replace(statistics_layout(self.builder, step.instance), partial=())]
         else:
             roles = self._roles(step.instance, "gradients" if base.startswith(GRADIENT) else "values")
-            wanted = [self.builder.layout(step.instance, tensor, role, dims) for tensor, role in roles.get(base, ())]
+            wanted = [
+                self.builder.layout(step.instance, tensor, role, dims) for tensor, role in roles.get(base, ())
+            ]
         if not wanted:
             raise broken(step, f"reads {value.name}, which is not its to read")
         if value.layout not in wanted:
             if value.layout.partial:
-                raise broken(step, f"reads {value.name} {value.layout}: shares of a value that were not summed")
+                raise broken(
+                    step, f"reads {value.name} {value.layout}: shares of a value that were not summed"
+                )
             raise broken(step, f"reads {value.name} {value.layout}, but works on {wanted[0]}")
 
     def _roles(self, index: int, what: str) -> Mapping[str, Sequence[tuple[Tensor, Role]]]:
@@ -161,7 +174,7 @@ class _Flow:
                 for name, tensor in made:
                     found.setdefault(GRADIENT + name, []).append((tensor, "gradient of written"))
             else:
-                given = self.builder.recycled if hasattr(self.builder, "recycled") else {}
+                given = recycled(self.builder.instances) if self.builder.setting.graph.passes > 1 else {}
                 for name, tensor in zip(instance.inputs, op.inputs, strict=True):
                     found.setdefault(given.get(name, name), []).append((tensor, "read"))
                 for name, tensor in made:
@@ -210,9 +223,14 @@ class _Flow:
         op = instance.op
         outputs: dict[str, tuple[Tensor, Role]] = {}
         if step.phase in "FNR":
-            outputs = {n: (t, "written") for n, t in zip(instance.outputs, (op.output, *op.extra_outputs), strict=True)}
+            outputs = {
+                n: (t, "written")
+                for n, t in zip(instance.outputs, (op.output, *op.extra_outputs), strict=True)
+            }
         elif step.phase == "I":
-            outputs = {GRADIENT + n: (t, "gradient of read") for n, t in zip(instance.inputs, op.inputs, strict=True)}
+            outputs = {
+                GRADIENT + n: (t, "gradient of read") for n, t in zip(instance.inputs, op.inputs, strict=True)
+            }
         written = set()
         for value in step.writes:
             base = _BASE.split(value.name)[0]

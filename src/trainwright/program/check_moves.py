@@ -52,7 +52,9 @@ def signature(layout: Layout, dims: tuple[tuple[str, int], ...]) -> Signature:
             index = index * axes[axis] + at[axis]
             parts *= axes[axis]
         if parts > 1:
-            even = tuple((n + 1) * sizes.get(dim, 0) // parts - n * sizes.get(dim, 0) // parts for n in range(parts))
+            even = tuple(
+                (n + 1) * sizes.get(dim, 0) // parts - n * sizes.get(dim, 0) // parts for n in range(parts)
+            )
             found.append((dim, index.tobytes(), given.get(dim, even)))
     return tuple(found)
 

@@ -20,7 +20,9 @@ def check_gathered(route: Route, step: Step, gathered: Mapping[str, Step]) -> No
     if step.phase == "W":
         return
     sharded = _sharded_weights(route).get(step.instance, ())
-    there = {weight for value in step.reads if value.name in gathered for weight in gathered[value.name].state}
+    there = {
+        weight for value in step.reads if value.name in gathered for weight in gathered[value.name].state
+    }
     for weight in sharded:
         if weight not in there:
             raise broken(step, f"uses weight {weight[1]}, of which its devices hold only shards")
@@ -131,16 +133,18 @@ def _check_weight(
             if kind == "reduce_scatter":
                 shares |= {device: shares[device] * len(group) for device in members}
     lost = _step_of(builder, weight, steps)
-    for group in wanted:
-        for device in group:
-            if has[device] != dict.fromkeys(group, 1):
-                rule = f"gradient of {name} is the sum over {sorted(has[device].items())}, not over {sorted(group)} once"
+    for whole in wanted:
+        for device in whole:
+            if has[device] != dict.fromkeys(whole, 1):
+                rule = f"gradient of {name} is the sum over {sorted(has[device].items())}, not over {sorted(whole)} once"
                 raise broken(lost, rule, device)
             if shares[device] > 1 and not sharded:
                 raise broken(lost, f"new values of {name} are not gathered", device)
 
 
-def _by_collective(steps: Sequence[Step]) -> dict[tuple[str, str, tuple[tuple[int, ...], ...]], list[tuple[float, float]]]:
+def _by_collective(
+    steps: Sequence[Step],
+) -> dict[tuple[str, str, tuple[tuple[int, ...], ...]], list[tuple[float, float]]]:
     found: dict[tuple[str, str, tuple[tuple[int, ...], ...]], list[tuple[float, float]]] = {}
     for phase in "WSP":
         for step in steps:

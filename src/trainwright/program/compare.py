@@ -22,7 +22,9 @@ def differences(outcome: Outcome, answer: Answer) -> list[str]:
     for held in outcome.holdings:
         found += _wrong(held, "gradient", held.gradients, answer.gradients, there)
         found += _wrong(held, "new weight", held.weights, answer.weights, there)
-    found += [f"{what} of {key} is on no device as a whole" for (what, key, _), at in there.items() if not at.all()]
+    found += [
+        f"{what} of {key} is on no device as a whole" for (what, key, _), at in there.items() if not at.all()
+    ]
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainwright.program.labelled import Array, Part
+from trainwright.program.labelled import Array, Part, Places
 from trainwright.program.layout import region
 from trainwright.program.lower import Program
 from trainwright.program.reference import RATE, Data, weight_key
@@ -26,7 +26,7 @@ class Holdings:
     fresh: Held = field(default_factory=dict)
     gathered: dict[str, Held] = field(default_factory=dict)  # by the value that a gather writes
     owners: dict[Weight, Weight] = field(default_factory=dict)  # where a tied weight is stored
-    places: dict[Weight, dict[int, Mapping[str, Array]]] = field(default_factory=dict)
+    places: dict[Weight, dict[int, Mapping[str, Places]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         stored: dict[tuple[str, tuple[int, ...]], Weight] = {}
@@ -84,10 +84,7 @@ class Holdings:
 
     def gather(self, step: Step) -> None:
         """Bring shards of weights together, for a block of a microbatch."""
-        found = {
-            weight: _collected(self.weights[weight], step.groups, (0.0, 1.0))
-            for weight in step.state
-        }
+        found = {weight: _collected(self.weights[weight], step.groups, (0.0, 1.0)) for weight in step.state}
         for value in step.writes:
             self.gathered[value.name] = found
 
@@ -159,7 +156,9 @@ def _scattered(held: Mapping[int, Array], groups: Sequence[Sequence[int]]) -> di
         members = [device for device in group if device in held]
         if not members:
             continue
-        for device, here in zip(members, _shares(len(members), held[members[0]].size, (0.0, 1.0)), strict=True):
+        for device, here in zip(
+            members, _shares(len(members), held[members[0]].size, (0.0, 1.0)), strict=True
+        ):
             kept = np.full(held[device].size, np.nan)
             kept[here] = held[device].ravel()[here]
             found[device] = kept.reshape(held[device].shape)

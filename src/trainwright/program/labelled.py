@@ -57,7 +57,9 @@ def spread(part: Part, at: Mapping[str, Places]) -> Part:
     values = np.zeros([len(places) for places in wanted.values()])
     positions = [np.searchsorted(wanted[dim], here) for dim, here in part.at.items()]
     for dim, found in zip(part.at, positions, strict=True):
-        assert np.array_equal(wanted[dim][found], part.at[dim]), f"{dim}: {part.at[dim]} is not in {wanted[dim]}"
+        assert np.array_equal(wanted[dim][found], part.at[dim]), (
+            f"{dim}: {part.at[dim]} is not in {wanted[dim]}"
+        )
     values[np.ix_(*positions)] = part.values
     return Part(values=values, at=wanted)
 

@@ -19,7 +19,8 @@ def splits_vocabulary(builder: Builder, index: int) -> bool:
     """Whether parts of an operator are a loss over parts of a vocabulary."""
     op, placed = builder.instances[index].op, builder.placed[index]
     return op.kind == "loss" and any(
-        dim in op.contracted and size > 1 for dim, size in (*zip(placed.dims, placed.mesh.axes, strict=True), placed.serial)
+        dim in op.contracted and size > 1
+        for dim, size in (*zip(placed.dims, placed.mesh.axes, strict=True), placed.serial)
     )
 
 

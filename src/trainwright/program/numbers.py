@@ -5,59 +5,17 @@ bias) is added by the first device only. Dropout keeps everything. Routing to ex
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from trainwright.errors import BadInput
-from trainwright.model.graph import Op, Tensor, query_dim
+from trainwright.model.graph import Op, Tensor
+from trainwright.program.call import Back, Call, Gradients, results
 from trainwright.program.labelled import Array, Part, contract, cut
+from trainwright.program.numbers_attention import attention, attention_back
 
 _TINY = 1e-6  # under the root of a norm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One operator's work: what it reads, what of it is its to count, and how large dims are as a whole.
-
-    `adds` says whether a weight is added here, or by another device; `counted` whether the gradient of each
-    result flows into inputs here. `targets` are the right answers, for a loss.
-    """
-
-    op: Op
-    sizes: Mapping[str, int]
-    weights: Mapping[str, Part] = field(default_factory=dict)
-    inputs: Sequence[Part | None] = ()
-    adds: Mapping[str, bool] = field(default_factory=dict)
-    counted: Sequence[bool] = ()
-    targets: Part | None = None
-    statistics: Part | None = None
-
-    def given(self, index: int = 0) -> Part:
-        """An input, which must be there."""
-        part = self.inputs[index]
-        assert part is not None, f"{self.op.name} lacks {self.op.inputs[index].name}"
-        return part
-
-    def counts(self, index: int) -> bool:
-        """Whether the gradient of a result is counted here."""
-        return not self.counted or self.counted[index]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Back:
-    """Gradients that an operator hands on: of its inputs in order, of its weights by name."""
-
-    inputs: tuple[Part | None, ...] = ()
-    weights: Mapping[str, Part] = field(default_factory=dict)
-
-
-Gradients = Sequence[Part | None]  # of each result
-
-
-def results(op: Op) -> tuple[Tensor, ...]:
-    """All that an operator writes."""
-    return (op.output, *op.extra_outputs)
 
 
 def forward(call: Call) -> tuple[Part, ...]:
@@ -141,8 +99,8 @@ def _product_back(call: Call, gradients: Gradients) -> Back:
 def _turn(part: Part) -> Array:
     """What a rotation is here: a scale that depends on the position."""
     axis = part.dims.index("seq") if "seq" in part.dims else 0
-    scale = 1.0 + 0.3 * np.cos(1.0 + next(iter([part.at[part.dims[axis]]])))
-    return scale.reshape([-1 if number == axis else 1 for number in range(part.values.ndim)])
+    scale = 1.0 + 0.3 * np.cos(1.0 + part.at[part.dims[axis]])
+    return np.asarray(scale.reshape([-1 if number == axis else 1 for number in range(part.values.ndim)]))
 
 
 def _elementwise(call: Call) -> tuple[Part, ...]:
@@ -165,7 +123,7 @@ def _elementwise(call: Call) -> tuple[Part, ...]:
 def _elementwise_back(call: Call, gradients: Gradients) -> Back:
     op = call.op
     if op.extra_outputs:
-        return Back(inputs=tuple(map(lambda i: _pair_back(call, i, gradients[i]), range(len(op.inputs)))))
+        return Back(inputs=tuple(_pair_back(call, index, each) for index, each in enumerate(gradients)))
     (gradient,) = gradients
     if gradient is None:
         return Back(inputs=(None,) * len(op.inputs))
@@ -269,85 +227,6 @@ def _gather_back(call: Call, gradients: Gradients) -> Back:
     )
 
 
-def _scores(call: Call) -> tuple[Part, Part, Part, Array]:
-    """Queries, the keys and values that each of its heads meets, and the weights of their mean."""
-    op = call.op
-    queries, keys, values = (call.given(index) for index in range(3))
-    heads = dict(zip(queries.dims, keys.dims, strict=True))
-    keys, values = (_for_heads(part, queries, heads, call.sizes) for part in (keys, values))
-    score = contract([queries, keys], (*queries.dims[:-1], op.contracted[0])).values
-    score = score / np.sqrt(call.sizes[queries.dims[-1]])
-    query, key = queries.at[query_dim(op)], keys.at[op.contracted[0]]
-    axis = queries.dims.index(query_dim(op))
-    late = query[:, None] - key[None, :]
-    seen = (late >= 0 if op.causal else late == late) & (late < (op.window or 1 << 30))
-    shape = [1] * (score.ndim - 1)
-    shape[axis] = len(query)
-    score = np.where(seen.reshape(*shape, len(key)), score, -np.inf)
-    weight = np.exp(score - score.max(axis=-1, keepdims=True))
-    return queries, keys, values, weight / weight.sum(axis=-1, keepdims=True)
-
-
-def _for_heads(part: Part, queries: Part, heads: Mapping[str, str], sizes: Mapping[str, int]) -> Part:
-    """Keys or values repeated for the query heads that share them."""
-    for own, (dim, places) in enumerate(part.at.items()):
-        wide = next((q for q, k in heads.items() if k == dim and q == "heads"), None)
-        if wide is None or wide == dim:
-            continue
-        wanted = queries.at[wide] * sizes[dim] // sizes[wide]
-        found = cut(part, {dim: wanted})
-        names = [wide if number == own else each for number, each in enumerate(part.dims)]
-        at = dict(zip(names, found.at.values(), strict=True)) | {wide: queries.at[wide]}
-        return Part(values=found.values, at=at)
-    return part
-
-
-def _attention(call: Call) -> tuple[Part, ...]:
-    queries, _, values, weight = _scores(call)
-    mean = Part(values=weight, at=_score_places(call, queries, values))
-    return (contract([mean, values], call.op.output.dims),)
-
-
-def _score_places(call: Call, queries: Part, values: Part) -> dict[str, Array]:
-    keys = call.op.contracted[0]
-    return {**{dim: queries.at[dim] for dim in queries.dims[:-1]}, keys: values.at[keys]}  # type: ignore[dict-item]
-
-
-def _attention_back(call: Call, gradients: Gradients) -> Back:
-    (gradient,) = gradients
-    if gradient is None:
-        return Back(inputs=(None,) * 3)
-    queries, keys, values, weight = _scores(call)
-    places = _score_places(call, queries, values)
-    mean = Part(values=weight, at=places)  # type: ignore[arg-type]
-    flows = contract([gradient, values], tuple(places)).values
-    flows = weight * (flows - np.sum(flows * weight, axis=-1, keepdims=True))
-    score = Part(values=flows / np.sqrt(call.sizes[queries.dims[-1]]), at=places)  # type: ignore[arg-type]
-    return Back(
-        inputs=(
-            contract([score, keys], queries.dims),
-            _shared_back(contract([score, queries], keys.dims), call, 1),
-            _shared_back(contract([mean, gradient], values.dims), call, 2),
-        )
-    )
-
-
-def _shared_back(flows: Part, call: Call, index: int) -> Part:
-    """The gradient of keys or values: the sum over the query heads that share them."""
-    part = call.given(index)
-    if flows.dims == part.dims:
-        return flows
-    axis = next(n for n, (a, b) in enumerate(zip(flows.dims, part.dims, strict=True)) if a != b)
-    wide, dim = flows.dims[axis], part.dims[axis]
-    shared = flows.at[wide] * call.sizes[dim] // call.sizes[wide]
-    total = np.zeros_like(part.values)
-    for place, owner in enumerate(shared):
-        here = [slice(None)] * total.ndim
-        here[axis] = int(np.searchsorted(part.at[dim], owner))  # type: ignore[call-overload]
-        total[tuple(here)] += np.take(flows.values, place, axis=axis)
-    return replace(part, values=total)
-
-
 def loss_statistics(call: Call) -> Part:
     """Of every token: the sum of exponentials, and the logit of the right answer. Both sum over vocabularies."""
     logits = call.given()
@@ -386,12 +265,14 @@ _RULES: Mapping[str, Rule] = {
     "elementwise": (_elementwise, _elementwise_back),
     "norm": (_norm, _norm_back),
     "gather": (_gather, _gather_back),
-    "attention": (_attention, _attention_back),
+    "attention": (attention, attention_back),
     "loss": (_loss, _loss_back),
 }
 
 
 def _rules(op: Op) -> Rule:
     if op.kind not in _RULES or (op.kind in ("elementwise", "attention") and op.weights):
-        raise BadInput("op", op.name, f"{op.kind} with such weights has no numbers", "leave it out of the check")
+        raise BadInput(
+            "op", op.name, f"{op.kind} with such weights has no numbers", "leave it out of the check"
+        )
     return _RULES[op.kind]

@@ -7,8 +7,9 @@ import numpy as np
 
 from trainwright.model.flow import Instance
 from trainwright.model.graph import Graph, Tensor, dim_sizes
-from trainwright.program.labelled import Array, Part, renamed, whole
-from trainwright.program.numbers import Call, backward, forward, results
+from trainwright.program.call import Call
+from trainwright.program.labelled import Array, Part, Places, renamed, whole
+from trainwright.program.numbers import backward, forward
 
 RATE = 0.1  # of the update: weights lose this much of their gradient
 
@@ -21,8 +22,8 @@ class Data:
     graph: Graph
     sizes: tuple[Mapping[str, int], ...]  # around each operator, for one microbatch
     weights: Mapping[str, Array]
-    given: Sequence[Mapping[str, Array]]
-    targets: Sequence[Mapping[str, Array]]
+    given: Sequence[Mapping[str, Array | Places]]
+    targets: Sequence[Mapping[str, Places]]
 
     @property
     def tokens(self) -> int:
@@ -64,20 +65,22 @@ def build_data(
 
 def _given(
     instances: Sequence[Instance], sizes: Sequence[Mapping[str, int]], random: np.random.Generator
-) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+) -> dict[str, Array | Places]:
+    found: dict[str, Array | Places] = {}
     for instance, local in zip(instances, sizes, strict=True):
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
             if name.startswith("input/") and name not in found:
                 shape = [local[dim] for dim in tensor.dims]
                 index = tensor.element == "index"
-                found[name] = random.integers(local["vocab"], size=shape) if index else random.normal(size=shape)
+                found[name] = (
+                    random.integers(local["vocab"], size=shape) if index else random.normal(size=shape)
+                )
     return found
 
 
 def _targets(
     instances: Sequence[Instance], sizes: Sequence[Mapping[str, int]], random: np.random.Generator
-) -> dict[str, Array]:
+) -> dict[str, Places]:
     return {
         instance.name: random.integers(
             local[instance.op.contracted[0]], size=[local[dim] for dim in instance.op.output.dims]
@@ -110,7 +113,9 @@ class Tape:
         inputs = []
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
             given = d.given[self.microbatch].get(name)
-            inputs.append(renamed(self.values[name], tensor.dims) if given is None else whole(given, tensor.dims))
+            inputs.append(
+                renamed(self.values[name], tensor.dims) if given is None else whole(given, tensor.dims)
+            )
         targets = d.targets[self.microbatch].get(instance.name)
         return Call(
             op=instance.op, sizes=d.sizes[index], inputs=inputs,
@@ -160,6 +165,3 @@ def reference(data: Data) -> Answer:
         gradients=gradients,
         weights={key: weight - RATE * gradients[key] for key, weight in data.weights.items()},
     )
-
-
-__all__ = ["RATE", "Answer", "Data", "build_data", "reference", "results", "weight_key"]

@@ -18,6 +18,7 @@ _CLOSE = 0.02  # of a device's memory: a draft that is off by less is not repeat
 _WORTH = 1.01  # a plan that is not faster than another by so much does not replace it
 _AGREES = 1.06  # a strategy that the closed form puts so far behind the best simulated one is not simulated
 _ROOMS = (1.3, 1.1, 1.0, 0.9, 0.8)  # times the memory that there is, for the closed form
+_DEGREES = ("dp", "tp", "cp", "pp", "micro_batch")
 _MOST_TRIALS = 48
 
 
@@ -36,7 +37,7 @@ def find_flexible(question: Question, setting: Setting, *, most: int = 6) -> Fle
     """Plans that no strategy can say, for a question about time; `most` drafts are simulated."""
     batch = question.batches[0]
     knobs = best_strategy(question, setting, most=most)
-    drafts = Drafts(setting=setting, batch=batch, freedoms=Freedoms())
+    drafts = Drafts(setting=setting, batch=batch, freedoms=_allowed(question))
     recipes = drafts.best(most_splits=most)
     trials = list(tried_recipes(drafts, recipes, most, knobs))
     bound_s = knobs.step_s if knobs else float("inf")
@@ -50,6 +51,17 @@ def find_flexible(question: Question, setting: Setting, *, most: int = 6) -> Fle
         drafted=len(recipes),
         simulated=len(trials),
     )
+
+
+def _allowed(question: Question) -> Freedoms:
+    """All freedoms, within the degrees that the question allows."""
+    free = Freedoms()
+    most = {
+        **question.most,
+        **{knob: min(own, question.most.get(knob, own)) for knob, own in free.most.items()},
+    }
+    fixed = {knob: question.fixed[knob] for knob in _DEGREES if knob in question.fixed}
+    return replace(free, most={knob: most[knob] for knob in _DEGREES if knob in most}, fixed=fixed)
 
 
 def tried_recipes(

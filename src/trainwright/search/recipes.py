@@ -41,6 +41,7 @@ class Freedoms:
     chunks: bool = True  # layers in serial parts
     interlaced: bool = True
     recycles: bool = True  # pipelines of models that have several passes (3F1B)
+    fixed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # degrees, and what they may be
     most: Mapping[str, int] = field(default_factory=lambda: {"tp": 8, "cp": 2, "micro_batch": 4})
 
 
@@ -92,7 +93,8 @@ def skeletons(setting: Setting, batch: int, freedoms: Freedoms) -> Iterator[Skel
     )  # fmt: skip
     found = legal_strategies(space)
     for each in (found[index] for index in range(len(found))):
-        if each.sp != (each.tp > 1):
+        allowed = all(getattr(each, knob) in values for knob, values in freedoms.fixed.items())
+        if each.sp != (each.tp > 1) or not allowed:
             continue
         strategy = replace(each, zero=1 if each.dp * each.cp > 1 else 0)
         for schedule in _schedules(graph, strategy, freedoms):
@@ -140,7 +142,7 @@ class Drafts:
         )
         listed = list(skeletons(self.setting, self.batch, replace(self.freedoms, most=most)))
         splits = sorted({self._bound_s(each): None for each in listed})[:most_splits]
-        recipes = (self.draft(each) for each in listed if self._bound_s(each) <= splits[-1])
+        recipes = (self.draft(each) for each in listed if self._bound_s(each) in splits)
         return sorted((each for each in recipes if each is not None), key=lambda each: each.expected_s)
 
     def draft(self, skeleton: Skeleton, margin_bytes: Sequence[float] = ()) -> Recipe | None:

@@ -141,7 +141,10 @@ def test_a_sum_over_the_wrong_devices_is_caught_by_the_checker_and_the_numbers()
 
 def test_a_gradient_that_is_not_reduced_is_caught_by_the_checker_and_the_numbers() -> None:
     def mutate(steps: Steps) -> Steps:
-        return [step.set(state=tuple(each for each in step.state if each != (1, "norm1.weight"))) for step in steps]
+        return [
+            step.set(state=tuple(each for each in step.state if each != (1, "norm1.weight")))
+            for step in steps
+        ]
 
     found = caught_by(planted(program_of("dp2"), mutate))
     # Device 0 has its own gradient, once, where it should have those of both.
@@ -151,7 +154,11 @@ def test_a_gradient_that_is_not_reduced_is_caught_by_the_checker_and_the_numbers
 
 def test_a_wrong_rank_in_a_stage_move_is_caught_by_the_checker_and_the_numbers() -> None:
     def crosses(step: Step) -> bool:
-        return step.move is not None and step.phase == "F" and step.reads[0].layout.mesh.devices != step.writes[0].layout.mesh.devices
+        return (
+            step.move is not None
+            and step.phase == "F"
+            and step.reads[0].layout.mesh.devices != step.writes[0].layout.mesh.devices
+        )
 
     def mutate(steps: Steps) -> Steps:
         step = steps[first(steps, crosses)]
@@ -251,6 +258,8 @@ def test_gradients_that_are_reduced_before_the_last_microbatch_are_caught_by_the
     assert "reduces gradients before the last microbatch" in found["checker"]
 
 
-@pytest.mark.parametrize("strategy", ["dp2 tp2 sp", "dp4 zero1", "dp4 zero3", "dp2 pp2 1f1b", "tp2 full", "cp2 ring"])
+@pytest.mark.parametrize(
+    "strategy", ["dp2 tp2 sp", "dp4 zero1", "dp4 zero3", "dp2 pp2 1f1b", "tp2 full", "cp2 ring"]
+)
 def test_a_program_without_a_bug_is_let_pass(strategy: str) -> None:
     program_of(strategy)
