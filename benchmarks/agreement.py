@@ -37,7 +37,7 @@ CLUSTERS = (
     "gb200:144", "mi300x:64",
 )  # fmt: skip
 STACKS = ("megatron-core", "torchtitan", "generic", "megatron-deepspeed")
-MOST_TASKS = 1_500_000
+MOST_TASKS = 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,12 @@ def draws(count: int, seed: int) -> Iterator[Draw]:
             efficiency=constants.efficiency(found.device), seq=seq, global_batch=batch,
         )  # fmt: skip
         space = Space(
-            graph=job.graph, devices=found.count, seq=seq, global_batch=batch, fixed={"overlap": (0, 1)}, most={}
+            graph=job.graph,
+            devices=found.count,
+            seq=seq,
+            global_batch=batch,
+            fixed={"overlap": (0, 1)},
+            most={},
         )
         every = legal_strategies(space)
         if not len(every):
@@ -118,11 +123,19 @@ def main(count: int, seed: int) -> None:
             failed.append(f"{draw.name}  {draw.strategy}: {error}")
         if number % 50 == 0:
             print(f"{number}/{count}", file=sys.stderr, flush=True)
-    print("| strategies | draws | median | 90 % within | 99 % within | worst | within 3 % |\n|---|---|---|---|---|---|---|")
+    print(
+        "| strategies | draws | median | 90 % within | 99 % within | worst | within 3 % |\n|---|---|---|---|---|---|---|"
+    )
     for kind, belongs in KINDS.items():
         off = np.array([abs(value - 1.0) for value, draw in found if belongs(draw.strategy)])
         if len(off):
-            marks = (np.median(off), np.quantile(off, 0.9), np.quantile(off, 0.99), off.max(), (off <= 0.03).mean())
+            marks = (
+                np.median(off),
+                np.quantile(off, 0.9),
+                np.quantile(off, 0.99),
+                off.max(),
+                (off <= 0.03).mean(),
+            )
             print(f"| {kind} | {len(off)} | " + " | ".join(f"{mark:.1%}" for mark in marks) + " |")
     print(f"\n{len(failed)} could not be compared", *failed[:5], sep="\n")
     print("\nThe worst (simulated over estimated):\n")

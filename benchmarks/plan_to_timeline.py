@@ -63,7 +63,9 @@ def report_case(model: str, cluster: str, text: str, batch: int, repeat: int) ->
     total = sum(seconds.values())
     print(f"{model} on {cluster}, {text}: {len(table):,} tasks")
     print("  " + ", ".join(f"{name} {each:.3f} s" for name, each in seconds.items()))
-    print(f"  plan to timeline {total:.2f} s; plan, lower, check {total - seconds['tabulate'] - seconds['simulate']:.2f} s")
+    print(
+        f"  plan to timeline {total:.2f} s; plan, lower, check {total - seconds['tabulate'] - seconds['simulate']:.2f} s"
+    )
     print(f"  plain simulation alone {plain_s:.1f} s: {plain_s / total:.0f} times the whole way")
 
 

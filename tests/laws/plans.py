@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from math import prod
 
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.builders import free_stack, perfect, round_cluster
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
+from trainwright.model.ends import loss_op
 from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Block, Graph, Op, Segment, Tensor, dim_sizes
 from trainwright.model.operators import matmul, projections
@@ -91,9 +93,8 @@ def graphs(draw: st.DrawFn) -> Graph:
     source = Tensor(name="stream", dims=(*TOKENS, "hidden"))
     head = (
         matmul("logits", "vocab", source, logits, ("hidden", "vocab"), draw(st.booleans())),
-        Op(name="loss", kind="loss", region="vocab", inputs=(logits,), output=Tensor(name="loss.out", dims=TOKENS, element="fp32"),
-           contracted=("vocab",), saved=(Tensor(name="loss.softmax", dims=(*TOKENS, "vocab"), element="fp32"),)),
-    )  # fmt: skip
+        loss_op(logits),
+    )
     segments = (
         Segment(block=Block(name="layer", ops=tuple(ops)), count=draw(st.integers(1, 2))),
         Segment(block=Block(name="head", ops=head), count=1),
@@ -135,8 +136,11 @@ def _ops(draw: st.DrawFn, name: str, known: Sequence[Tensor]) -> Op:
         if keys.name == source.name:  # one tensor under one name
             kind = "bend"
         else:
-            return Op(name=name, kind="product", region="sequence", inputs=(source, turned), contracted=(width,),
-                      output=replace(out, dims=(*TOKENS, "seq_kv")), saved=(source, turned))  # fmt: skip
+            scores = replace(out, dims=(*TOKENS, "seq_kv"))
+            read = (source, turned)
+            return Op(
+                name=name, kind="product", region="sequence", inputs=read, output=scores, contracted=(width,), saved=read
+            )  # fmt: skip
     count = draw(st.integers(1, min(3, len(alike))))
     sources = tuple(dict.fromkeys([source, *draw(st.permutations(alike))]))[:count]
     return Op(name=name, kind="elementwise", region="sequence", inputs=sources, output=out,
@@ -271,7 +275,7 @@ def _splits(
                 )
             )
             ends = [0, *ends, sizes[how[1]]]
-            given = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
+            given = tuple(b - a for a, b in pairwise(ends))
             found.append(Split(ops=instance.name, dim=how[1], parts=part, sizes=given))
             left.pop(how[1])
         rest //= part

@@ -28,8 +28,8 @@ from trainwright.simulate.simulate import simulate
 DRAWN = cases(graphs())
 MODELS = cases(st.sampled_from(TINY).map(tiny))
 STRATEGIES = (
-    "dp2 tp2 sp", "tp4 sp dp2 zero1", "dp2 pp2 1f1b", "pp2 tp2 dp2", "dp2 pp2 zb", "cp2 tp2 ring", "cp2 tp2 allgather",
-    "dp4 zero2", "dp2 tp2 zero3 full", "dp2 tp2 selective",
+    "dp2 tp2 sp", "tp4 sp dp2 zero1", "dp2 pp2 1f1b", "pp2 tp2 dp2", "dp2 pp2 zb", "cp2 tp2 ring",
+    "cp2 tp2 allgather", "dp4 zero2", "dp2 tp2 zero3 full", "dp2 tp2 selective",
 )  # fmt: skip
 
 

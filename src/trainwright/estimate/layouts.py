@@ -173,7 +173,11 @@ class _Builder:
         )
 
     def _edge(self, owned: Parameters) -> Array:
-        first = self._of(1, "dense_parameters") + self._of(0, "dense_parameters") + self._of(0, "expert_parameters")
+        first = (
+            self._of(1, "dense_parameters")
+            + self._of(0, "dense_parameters")
+            + self._of(0, "expert_parameters")
+        )
         return np.minimum(first / np.maximum(owned.dense + owned.expert, 1.0), 1.0)
 
     def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array]:

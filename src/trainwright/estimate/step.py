@@ -116,7 +116,9 @@ def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, mi
     )
     # A stage that waits gathers meanwhile: its bubble shows of ZeRO-3 only what always blocks or slows.
     excess = gather - _steady_gather_s(model, layout, overlap)
-    others = model.layers * layer_s + first + last - busiest.seconds - excess * (model.layers - busiest.layers)
+    others = (
+        model.layers * layer_s + first + last - busiest.seconds - excess * (model.layers - busiest.layers)
+    )
     put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
     least = np.minimum(forward, layer_s - forward - put_off)
     filled = _filled_s(model, strategies, shape, busiest, microbatches, put_off, least)

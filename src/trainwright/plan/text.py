@@ -116,7 +116,9 @@ def parse_plan(text: str) -> Plan:
         try:
             plan = _STATEMENTS[head](plan, rest.strip())
         except BadInput as error:
-            raise BadInput(f"plan line {number}: {error.thing}", error.value, error.rule, error.remedy) from None
+            raise BadInput(
+                f"plan line {number}: {error.thing}", error.value, error.rule, error.remedy
+            ) from None
     return plan
 
 
@@ -169,9 +171,7 @@ def _split(serial: bool) -> Callable[[Plan, str], Plan]:
 
 def _replicate(plan: Plan, text: str) -> Plan:
     ops, parts = _words("replicate", text, 2, 2)
-    return replace(
-        plan, transforms=(*plan.transforms, Replicate(ops=ops, parts=_number("replicate", parts)))
-    )
+    return replace(plan, transforms=(*plan.transforms, Replicate(ops=ops, parts=_number("replicate", parts))))
 
 
 def _chosen(name: str, kind: type[Recompute] | type[Stream]) -> Callable[[Plan, str], Plan]:
@@ -187,7 +187,7 @@ def _shard(plan: Plan, text: str) -> Plan:
     if words[1] not in STATE:
         raise UnknownName("shard", words[1], STATE)
     ranks = _number("shard", words[2]) if len(words) > 2 else 0
-    shard = Shard(ops=words[0], what=words[1], ranks=ranks)  # type: ignore[arg-type]
+    shard = Shard(ops=words[0], what=words[1], ranks=ranks)
     return replace(plan, transforms=(*plan.transforms, shard))
 
 
@@ -195,7 +195,7 @@ def _offload(plan: Plan, text: str) -> Plan:
     ops, what = _words("offload", text, 2, 2)
     if what not in MOVED:
         raise UnknownName("offload", what, MOVED)
-    return replace(plan, transforms=(*plan.transforms, Offload(ops=ops, what=what)))  # type: ignore[arg-type]
+    return replace(plan, transforms=(*plan.transforms, Offload(ops=ops, what=what)))
 
 
 def _stage(plan: Plan, text: str) -> Plan:

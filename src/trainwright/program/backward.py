@@ -119,7 +119,9 @@ class Backward:
         for value in writes:
             home = b.homes.get(value.name.removeprefix("d:"))
             if value.layout.partial and home is not None:
-                together.versions[value.name] = {value.layout: self.gradients.versions[value.name][value.layout]}
+                together.versions[value.name] = {
+                    value.layout: self.gradients.versions[value.name][value.layout]
+                }
                 wanted.append((value.name, replace(home, partial=())))
         b.fetch(together, wanted, index, "I")
         if b.placed[index].stream:
@@ -143,11 +145,7 @@ class Backward:
             for own in dict.fromkeys((chunk_name(name, op, tensor, placed, chunk), name)):
                 if gradient(own) in self.gradients:
                     wanted.append((gradient(own), b.layout(index, tensor, "gradient of written")))
-        return tuple(
-            value
-            for name, layout in wanted
-            for value in self._summed(name, layout, index)
-        )
+        return tuple(value for name, layout in wanted for value in self._summed(name, layout, index))
 
     def _summed(self, name: str, layout: Layout, index: int) -> tuple[Value, ...]:
         """Every contribution to a gradient, moved to one layout; those that are there already stay."""
@@ -280,6 +278,7 @@ class Backward:
 
     def _run_around(self, at: int) -> Iterator[Cell]:
         """The cells around one that are recomputed with it: neighbours in its block and its serial part."""
+
         def belongs(other: int) -> bool:
             (index, chunk), (own, part) = self.order[other], self.order[at]
             b = self.builder

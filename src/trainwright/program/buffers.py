@@ -8,8 +8,8 @@ from trainwright.program.bundles import weight_elements
 from trainwright.program.entries import Entries, Writer
 from trainwright.program.lower import Program
 from trainwright.program.moves import LOCAL
-from trainwright.program.sides import side_bytes
 from trainwright.program.places import Places
+from trainwright.program.sides import side_bytes
 from trainwright.program.state import state_bytes, widths
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.table import FROM_THE_START
@@ -80,7 +80,9 @@ def _values(program: Program, places: Places, entries: Entries, writer: Writer) 
         if not size:
             continue
         for place in places.covered(value.layout.mesh.devices):
-            at = next((k for n in steps if (k := entries.begin.get((writer.route, n, place))) is not None), None)
+            at = next(
+                (k for n in steps if (k := entries.begin.get((writer.route, n, place))) is not None), None
+            )
             if at is None:
                 at = _sender(entries, writer.route, steps[0], route.steps[steps[0]], places)
             ends = [
@@ -143,12 +145,18 @@ def _size(
     if "vocab" in shape.dims:
         # Of logits the stack keeps copies in several precisions; they are counted once, at the logits.
         plain = not value.name.startswith(GRADIENT)
-        return (size * stack.logits_bytes / program.setting.machine.element_bytes if plain else 0.0), "activations"
+        return (
+            size * stack.logits_bytes / program.setting.machine.element_bytes if plain else 0.0
+        ), "activations"
     saved = any(program.routes[route].steps[n].phase in "IWR" for n in readers)
     if not saved or value.name.startswith(GRADIENT):
         return size, "activations"
     if step.kind == "all_gather" and step.cause == "tp":
-        part = size * step.bytes / max(step.bytes + size, 1.0) if not step.move else held_bytes(shape, step.move.source)
+        part = (
+            size * step.bytes / max(step.bytes + size, 1.0)
+            if not step.move
+            else held_bytes(shape, step.move.source)
+        )
         size = stack.gathered_inputs * size + (1.0 - stack.gathered_inputs) * min(part, size)
     return size * stack.activations, "activations"
 

@@ -30,7 +30,9 @@ class Builder:
     instances: Sequence[Instance]
     placed: Sequence[Placed]
     stages: Sequence[int]  # of each operator
-    twins: Sequence[Sequence[Placed]] = ()  # on the other routes, whose copies of weights are summed with these
+    twins: Sequence[
+        Sequence[Placed]
+    ] = ()  # on the other routes, whose copies of weights are summed with these
     steps: list[Step] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
     written_dims: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -77,12 +79,16 @@ class Builder:
             return {}
         return {
             device: op_time(
-                instance.op, local_sizes(placed, instance.op, self.sizes(instance), device), self.setting.machine
+                instance.op,
+                local_sizes(placed, instance.op, self.sizes(instance), device),
+                self.setting.machine,
             )
             for device in placed.mesh.devices
         }
 
-    def name_shape(self, name: str, tensor: Tensor, instance: Instance, part: tuple[str, int] = ("", 1)) -> None:
+    def name_shape(
+        self, name: str, tensor: Tensor, instance: Instance, part: tuple[str, int] = ("", 1)
+    ) -> None:
         """Remember what a value is made of, under the dims that it is first written with.
 
         `part` is the dim of which it has but a part, and the number of those.
@@ -144,7 +150,13 @@ class Builder:
             at = to
 
     def _move_step(
-        self, store: Store, names: tuple[str, ...], move: Move, ends: tuple[Layout, Layout], index: int, phase: str
+        self,
+        store: Store,
+        names: tuple[str, ...],
+        move: Move,
+        ends: tuple[Layout, Layout],
+        index: int,
+        phase: str,
     ) -> None:
         instance, stack = self.instances[index], self.setting.stack
         cause = move_cause(move, instance.op, "hidden" in self.shapes[names[0].removeprefix("d:")].dims)

@@ -124,7 +124,11 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
         for dim, _ in layout.splits:
             size /= layout.parts(dim)
         summed = tuple(axis for axis in layout.partial if axis in _result_axes(builder, index, weight))
-        meshes = (placed.mesh, *(twin[index].mesh for twin in builder.twins), *_other_places(builder, index, weight))
+        meshes = (
+            placed.mesh,
+            *(twin[index].mesh for twin in builder.twins),
+            *_other_places(builder, index, weight),
+        )
         # In an order on which all copies agree.
         ordered = tuple(sorted(meshes, key=lambda mesh: mesh.devices))
         result.append((weight.name, groups_along(ordered, summed), size))
@@ -188,9 +192,7 @@ def _result_axes(builder: Builder, index: int, weight: Tensor) -> set[int]:
     return {axis for layout in layouts for _, axes in layout.splits for axis in axes}
 
 
-def _bundle(
-    builder: Builder, groups: Groups, amount: float, members: Sequence[Weight]
-) -> Bundle:
+def _bundle(builder: Builder, groups: Groups, amount: float, members: Sequence[Weight]) -> Bundle:
     index = members[0][0]
     placed, instance = builder.placed[index], builder.instances[index]
     shards, copies = placed.shards, len(groups[0])
@@ -223,7 +225,9 @@ def _check_shards(name: str, shards: Mapping[str, int], copies: int) -> None:
 
 def _with_first_sums(builder: Builder, listed: list[Bundle]) -> list[Bundle]:
     """Small bundles whose group contains that of a larger one join it, after a sum over the rest."""
-    main = max((each for each in listed if not each.experts), key=lambda each: each.elements, default=listed[0])
+    main = max(
+        (each for each in listed if not each.experts), key=lambda each: each.elements, default=listed[0]
+    )
     result = []
     for each in listed:
         larger = set(each.group) > set(main.group) and each.elements < main.elements and not each.experts

@@ -40,7 +40,7 @@ def broken_move(step: Step, shapes: Mapping[str, Shape]) -> Fault | None:
 
 @lru_cache(maxsize=4096)
 def signature(layout: Layout, dims: tuple[tuple[str, int], ...]) -> Signature:
-    """What each rank holds, however the mesh is written: for every dim its part, and its share of the value."""
+    """What each rank holds, however the mesh is written: of every dim its part, and its share of value."""
     axes = layout.mesh.axes
     at = np.indices(axes).reshape(len(axes), -1) if axes else np.zeros((0, 1), dtype=np.int64)
     given, sizes = dict(layout.sizes), dict(dims)

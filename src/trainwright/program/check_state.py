@@ -80,7 +80,7 @@ def _check_step(step: Step, builder: Builder) -> None:
 
 
 def _wanted_groups(builder: Builder, weight: Weight) -> tuple[Group, ...]:
-    """The devices whose gradients add up: those with the same part of a weight, and other parts of its result.
+    """The devices whose gradients add up: those with one part of a weight, and other parts of its result.
 
     Devices with the same parts of both have done the same work, and have the same gradient already.
     """
@@ -113,7 +113,7 @@ def _check_weight(
     builder: Builder, weight: Weight, steps: Sequence[Step], wanted: Sequence[Group], *, sharded: bool
 ) -> None:
     """Follow which devices' gradients each device has, reduction by reduction."""
-    index, name = weight
+    _, name = weight
     has = {device: {device: 1} for group in wanted for device in group}
     shares = dict.fromkeys(has, 1)
     for (phase, kind, groups), spans in _by_collective(steps).items():
@@ -129,14 +129,15 @@ def _check_weight(
             for device in members:
                 for other, count in has[device].items():
                     total[other] = total.get(other, 0) + count
-            has |= {device: total for device in members}
+            has |= dict.fromkeys(members, total)
             if kind == "reduce_scatter":
                 shares |= {device: shares[device] * len(group) for device in members}
     lost = _step_of(builder, weight, steps)
     for whole in wanted:
         for device in whole:
             if has[device] != dict.fromkeys(whole, 1):
-                rule = f"gradient of {name} is the sum over {sorted(has[device].items())}, not over {sorted(whole)} once"
+                summed = sorted(has[device].items())
+                rule = f"gradient of {name} is the sum over {summed}, not over {sorted(whole)} once"
                 raise broken(lost, rule, device)
             if shares[device] > 1 and not sharded:
                 raise broken(lost, f"new values of {name} are not gathered", device)

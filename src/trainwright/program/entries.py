@@ -65,7 +65,9 @@ class Writer:
     merged: bool  # whether weight gradients go with those of inputs
     written: dict[Value, list[int]] = field(default_factory=dict)
     blocks: dict[tuple[Group, str, str], list[int]] = field(default_factory=dict)
-    weights: dict[int, int] = field(default_factory=dict)  # by stage, the last step that gave a weight gradient
+    weights: dict[int, int] = field(
+        default_factory=dict
+    )  # by stage, the last step that gave a weight gradient
     gathers: dict[str, list[int]] = field(default_factory=dict)  # P steps of each block
     next_gather: dict[int, int] = field(default_factory=dict)  # of each gather of weights, the one after it
     inputs: list[tuple[int, ...]] = field(default_factory=list)  # of each step, the steps it waits for
@@ -114,7 +116,9 @@ class Writer:
                 value = route.aliases[value]
             for writer in self.written.get(value, ()):
                 made = route.steps[writer]
-                found |= dict.fromkeys((writer, *made.beside, *((made.alongside,) if made.alongside >= 0 else ())))
+                found |= dict.fromkeys(
+                    (writer, *made.beside, *((made.alongside,) if made.alongside >= 0 else ()))
+                )
         for other in (*step.after, *(step.after_weights if self.merged else ())):
             found[other] = None
         if step.phase in "FN" and step.kind == "compute":
@@ -170,7 +174,11 @@ class Writer:
                 self._chain(other, gather, place)
                 e.position[gather] = user - 0.25
                 # Other gathers of the same block are waited for by the user itself.
-                more = [n for n in e.listed[user].inputs if n not in e.listed[gather].inputs and not _is_gather(e.listed[n])]
+                more = [
+                    n
+                    for n in e.listed[user].inputs
+                    if n not in e.listed[gather].inputs and not _is_gather(e.listed[n])
+                ]
                 e.listed[gather].inputs += [n for n in more if n != gather]
 
     def _chain(self, number: int, gather: int, place: int) -> None:
@@ -197,7 +205,10 @@ class Writer:
     def _crosses(self, step: Step) -> bool:
         """Whether a move runs over devices of several places."""
         assert step.move is not None
-        if len(self.places.covered(step.mesh.devices)) == 1 and step.move.source.mesh.devices == step.move.target.mesh.devices:
+        if (
+            len(self.places.covered(step.mesh.devices)) == 1
+            and step.move.source.mesh.devices == step.move.target.mesh.devices
+        ):
             return False
         return any(
             len({self.places.of[device] for device in (*senders, *receivers)}) > 1
@@ -263,9 +274,7 @@ def _larger_s(device: float, host: float) -> float:
 def _shown_s(route: Route, step: Step) -> float:
     """The time of a step that nothing hides: all of an operator (or what streams in beside it, if longer)."""
     if step.kind == "compute":
-        late = sum(
-            route.steps[move].seconds * (1.0 - route.steps[move].blocking) for move in step.beside
-        )
+        late = sum(route.steps[move].seconds * (1.0 - route.steps[move].blocking) for move in step.beside)
         return max(step.seconds, late)
     return step.seconds * step.blocking
 

@@ -55,7 +55,11 @@ def _runs(builder: Builder) -> Iterator[list[int]]:
 
 def _in_parts(builder: Builder, index: int, writer: int) -> bool:
     """Whether all that an operator reads of another one is there as soon as that one's serial part is."""
-    made, instance, (dim, _) = builder.instances[writer], builder.instances[index], builder.placed[index].serial
+    made, instance, (dim, _) = (
+        builder.instances[writer],
+        builder.instances[index],
+        builder.placed[index].serial,
+    )
     alike = builder.placed[writer].parts(dim) == builder.placed[index].parts(dim)
     for name, tensor in zip(made.outputs, (made.op.output, *made.op.extra_outputs), strict=True):
         for other, used in zip(instance.inputs, instance.op.inputs, strict=True):
@@ -132,7 +136,9 @@ class Forward:
         self.kept.versions[name] = {whole: self.store.versions[name][whole]}
         output = chunk_name(instance.outputs[0], op, op.output, placed, chunk) + self.suffix
         value = Value(output, b.layout(index, op.output, "written"))
-        close = b.steps[step].set(reads=reads, writes=(value,), seconds=0.0, uneven_s={}, kernels=0.0, after=(), beside=())
+        close = b.steps[step].set(
+            reads=reads, writes=(value,), seconds=0.0, uneven_s={}, kernels=0.0, after=(), beside=()
+        )
         number = b.add(close)
         self.store.add(value.name, value.layout, number)
         return number

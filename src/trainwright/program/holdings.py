@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,7 @@ Held = dict[Weight, dict[int, Array]]  # by weight and device
 
 @dataclass(slots=True, kw_only=True)
 class Holdings:
-    """The state of one route of a program: weights, gradients of all microbatches, those of the one at work."""
+    """The state of one route of a program: weights, and gradients, those of the microbatch at work apart."""
 
     program: Program
     route: int
@@ -146,7 +147,7 @@ def _bounds(size: int, span: tuple[float, float]) -> tuple[int, int]:
 def _shares(count: int, size: int, span: tuple[float, float]) -> list[slice]:
     low, high = _bounds(size, span)
     ends = [low + (high - low) * number // count for number in range(count + 1)]
-    return [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(ends)]
 
 
 def _scattered(held: Mapping[int, Array], groups: Sequence[Sequence[int]]) -> dict[int, Array]:

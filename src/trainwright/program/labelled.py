@@ -43,9 +43,9 @@ def cut(part: Part, at: Mapping[str, Places]) -> Part:
         wanted = at.get(dim, here)
         if wanted is here or np.array_equal(wanted, here):
             continue
+        assert np.isin(wanted, here).all(), f"{dim}: {wanted} is not in {here}"
         order = np.argsort(here)
-        found = order[np.clip(np.searchsorted(here[order], wanted), 0, len(here) - 1)] if len(here) else here
-        assert len(here) and np.array_equal(here[found], wanted), f"{dim}: {wanted} is not in {here}"
+        found = order[np.searchsorted(here[order], wanted)]
         values = np.take(values, found, axis=axis)
         kept[dim] = wanted
     return Part(values=values, at=kept)
@@ -65,7 +65,7 @@ def spread(part: Part, at: Mapping[str, Places]) -> Part:
 
 
 def contract(parts: Sequence[Part], dims: Sequence[str]) -> Part:
-    """The product of parts, summed over every dim but `dims`; dims with one name must hold the same places."""
+    """The product of parts, summed over all dims but `dims`; dims of one name must hold the same places."""
     at: dict[str, Places] = {}
     for part in parts:
         for dim, places in part.at.items():

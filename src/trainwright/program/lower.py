@@ -76,7 +76,12 @@ def _stages(plan: Plan, instances: Sequence[Instance]) -> list[int]:
 
 
 def _route(
-    setting: Setting, plan: Plan, network: Network, instances: Sequence[Instance], stages: Sequence[int], number: int
+    setting: Setting,
+    plan: Plan,
+    network: Network,
+    instances: Sequence[Instance],
+    stages: Sequence[int],
+    number: int,
 ) -> tuple[Route, Builder]:
     builder = Builder(
         setting=setting, plan=plan, network=network, instances=instances, placed=(), stages=stages
@@ -207,7 +212,9 @@ class Ahead:
         names = list(homes)
         following = {a: b for a, b in zip(names, names[1:], strict=False) if homes[a] == homes[b]}
         used = {block: [*owned.get(block, ()), *more] for block, more in borrowed(builder, owned).items()}
-        return Ahead(builder=builder, owned={**owned, **used}, phase=phase, passes=passes, following=following)
+        return Ahead(
+            builder=builder, owned={**owned, **used}, phase=phase, passes=passes, following=following
+        )
 
     def enters(self, block: str) -> bool:
         """Whether a block is not the one at work."""

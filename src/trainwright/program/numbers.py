@@ -1,7 +1,7 @@
 """What operators compute, in numbers: one meaning for whole tensors and for parts of them.
 
-Of an operator that sums over a split dim each device gives a share of the result; a weight without that dim (a
-bias) is added by the first device only. Dropout keeps everything. Routing to experts has no numbers here.
+Of an operator that sums over a split dim each device gives a share of the result; a weight without that dim
+(a bias) is added by the first device only. Dropout keeps everything. Routing to experts has no numbers here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -228,7 +228,7 @@ def _gather_back(call: Call, gradients: Gradients) -> Back:
 
 
 def loss_statistics(call: Call) -> Part:
-    """Of every token: the sum of exponentials, and the logit of the right answer. Both sum over vocabularies."""
+    """Of every token: the sum of exponentials, and the logit of the right answer; both sum over parts."""
     logits = call.given()
     right = _right(call, logits)
     parts = [np.exp(logits.values).sum(axis=-1), (logits.values * right).sum(axis=-1)]

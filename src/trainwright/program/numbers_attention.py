@@ -31,7 +31,7 @@ def _scores(call: Call) -> tuple[Part, Part, Part, Array]:
 
 def _for_heads(part: Part, queries: Part, heads: Mapping[str, str], sizes: Mapping[str, int]) -> Part:
     """Keys or values repeated for the query heads that share them."""
-    for own, (dim, places) in enumerate(part.at.items()):
+    for own, dim in enumerate(part.dims):
         wide = next((q for q, k in heads.items() if k == dim and q == "heads"), None)
         if wide is None or wide == dim:
             continue

@@ -76,7 +76,10 @@ def _devices(plan: Plan, instances: Sequence[Instance], route: int) -> list[tupl
         for index in select(instances, assign.ops):
             if found[index] is not None and found[index] != assign.devices:
                 raise BadInput(
-                    "plan: op", instances[index].name, "is assigned twice", "assign it to one group of devices"
+                    "plan: op",
+                    instances[index].name,
+                    "is assigned twice",
+                    "assign it to one group of devices",
                 )
             found[index] = known.setdefault(assign.devices, assign.devices)
     for index, devices in enumerate(found):
@@ -149,11 +152,13 @@ def _check_split(instance: Instance, split: Split, sizes: Mapping[str, int]) -> 
     what = effect(instance.op, split.dim)
     where = f"plan: op {instance.name}: split"
     if what in ("shards", "sums"):
-        linked = [dim for dim in LINKED.get(split.dim, ()) if sizes.get(dim, sizes[split.dim]) != sizes[split.dim]]
+        linked = [
+            dim for dim in LINKED.get(split.dim, ()) if sizes.get(dim, sizes[split.dim]) != sizes[split.dim]
+        ]
         if split.sizes and linked:
             raise BadInput(
-                where, f"{split.dim} {':'.join(map(str, split.sizes))}", f"{linked[0]} is split with it, into other sizes",
-                "split it evenly",
+                where, f"{split.dim} {':'.join(map(str, split.sizes))}",
+                f"{linked[0]} is split with it, into other sizes", "split it evenly",
             )  # fmt: skip
         if split.sizes and sum(split.sizes) != sizes[split.dim]:
             raise BadInput(
@@ -166,7 +171,9 @@ def _check_split(instance: Instance, split: Split, sizes: Mapping[str, int]) -> 
         if what == "frozen"
         else f"it has no dim {split.dim}"
     )
-    raise BadInput(where, split.dim, rule, f"split it along {', '.join(splittable(instance.op)) or 'nothing'}")
+    raise BadInput(
+        where, split.dim, rule, f"split it along {', '.join(splittable(instance.op)) or 'nothing'}"
+    )
 
 
 def _check_divides(

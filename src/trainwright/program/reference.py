@@ -119,7 +119,10 @@ class Tape:
         targets = d.targets[self.microbatch].get(instance.name)
         return Call(
             op=instance.op, sizes=d.sizes[index], inputs=inputs,
-            weights={w.name: whole(d.weights[weight_key(d.graph, instance, w)], w.dims) for w in instance.op.weights},
+            weights={
+                each.name: whole(d.weights[weight_key(d.graph, instance, each)], each.dims)
+                for each in instance.op.weights
+            },
             targets=None if targets is None else whole(targets, instance.op.output.dims),
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ def base_name(name: str) -> str:
 
 
 def part_name(name: str) -> str:
-    """The name of a value or of its serial part, whether it is made again or not; that of a gradient's value."""
+    """The name of a value or of its serial part, made again or not; of a gradient, that of its value."""
     return name.removeprefix(GRADIENT).rstrip("~@")
 
 

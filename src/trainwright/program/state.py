@@ -26,9 +26,7 @@ def widths(builder: Builder) -> Widths:
     stack, precision = builder.setting.stack, builder.setting.precision
     weight, optimizer = weight_sizes(stack, precision == "fp32")
     kept, sent = gradient_sizes(stack, precision == "fp16")
-    return Widths(
-        weight=float(weight), optimizer=float(optimizer), gradient=float(kept), reduced=float(sent)
-    )
+    return Widths(weight=float(weight), optimizer=float(optimizer), gradient=float(kept), reduced=float(sent))
 
 
 def gather_weights(
@@ -76,9 +74,7 @@ def _on(step: Step, together: Sequence[Bundle], groups: Groups) -> Step:
     return step.set(state=tuple(weight for bundle in together for weight in bundle.weights), groups=groups)
 
 
-def _data_step(
-    builder: Builder, bundle: Bundle, name: str, kind: str, seconds: float, size: float
-) -> Step:
+def _data_step(builder: Builder, bundle: Bundle, name: str, kind: str, seconds: float, size: float) -> Step:
     stack = builder.setting.stack
     overlap = stack.dp_overlap * builder.plan.overlap
     return Step(
@@ -132,7 +128,12 @@ def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle]) -> None:
 
 
 def _pieces(
-    builder: Builder, bucket: Sequence[Bundle], phase: str, kind: str, cost: tuple[float, Groups], share: float
+    builder: Builder,
+    bucket: Sequence[Bundle],
+    phase: str,
+    kind: str,
+    cost: tuple[float, Groups],
+    share: float,
 ) -> None:
     """One collective in pieces, block by block: what hides of each, and together what does not."""
     total = sum(bundle.elements for bundle in bucket)
@@ -152,7 +153,9 @@ def _pieces(
     # Weights are needed from the first block on, gradients come from the last one first.
     listed = bucket if phase == "P" else bucket[::-1]
     pieces = [
-        builder.add(step(bundle, share * bundle.elements / total, 0.0, first)) for bundle in listed if share > 0.0
+        builder.add(step(bundle, share * bundle.elements / total, 0.0, first))
+        for bundle in listed
+        if share > 0.0
     ]
     if phase == "S" and share < 1.0:
         reads = tuple(value for bundle in bucket for value in _gradients(builder, bundle))
@@ -183,7 +186,13 @@ def _bucket_times(
 
 
 def _zero(bundle: Bundle) -> int:
-    return 3 if "weights" in bundle.shards else 2 if "gradients" in bundle.shards else int("optimizer" in bundle.shards)
+    return (
+        3
+        if "weights" in bundle.shards
+        else 2
+        if "gradients" in bundle.shards
+        else int("optimizer" in bundle.shards)
+    )
 
 
 def _is_layer(builder: Builder, bundle: Bundle) -> bool:
@@ -218,7 +227,10 @@ def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
 def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
     """The optimizer's time on a device with these bundles: traffic of state, and the way to the host."""
     setting, width = builder.setting, widths(builder)
-    device, host = setting.cluster.device, setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link
+    device, host = (
+        setting.cluster.device,
+        setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link,
+    )
     traffic = 2.0 * width.optimizer + 2.0 * width.gradient + width.weight
     total = 0.0
     for bundle in listed:

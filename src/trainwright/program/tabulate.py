@@ -11,7 +11,17 @@ from trainwright.errors import BadInput
 from trainwright.plan.action import Action
 from trainwright.plan.plan import Order, Plan
 from trainwright.program.buffers import Buffer, find_buffers
-from trainwright.program.entries import LANES, Entries, Entry, Group, Writer, entries_of, in_groups, launch_s, weights_share
+from trainwright.program.entries import (
+    LANES,
+    Entries,
+    Entry,
+    Group,
+    Writer,
+    entries_of,
+    in_groups,
+    launch_s,
+    weights_share,
+)
 from trainwright.program.lower import Program
 from trainwright.program.places import Places, find_places
 from trainwright.program.state import update_s
@@ -37,7 +47,8 @@ def tabulate(program: Program) -> Table:
     plan = program.plan
     orders = plan.orders or (_default_order(program),)
     places = find_places(
-        (each for route in program.routes for each in dict.fromkeys(route.placed)), [o.devices for o in orders]
+        (each for route in program.routes for each in dict.fromkeys(route.placed)),
+        [o.devices for o in orders],
     )
     split = any(action.phase == "W" for order in orders for action in order.actions)
     entries, writers = entries_of(program, places, merged=not split)
@@ -100,7 +111,9 @@ def _shorten_weights(program: Program, entries: Entries, writer: Writer, key: tu
     (route, _, stage, place), block, kind = key
     inputs = writer.blocks.get(((route, "I", stage, place), block, kind), [])
     numbers = writer.blocks[key]
-    share = weights_share(program.routes[route], inputs, numbers, program.setting.stack.op_s) if inputs else 1.0
+    share = (
+        weights_share(program.routes[route], inputs, numbers, program.setting.stack.op_s) if inputs else 1.0
+    )
     for number in numbers if share < 1.0 else ():
         entry = entries.listed[entries.end[(route, number, place)]]
         entry.seconds *= share
@@ -169,7 +182,11 @@ class Stamps:
 
 
 def _table(
-    stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]], buffers: Sequence[Buffer], places: Places
+    stamps: Stamps,
+    entries: Entries,
+    rows: Sequence[tuple[Action, ...]],
+    buffers: Sequence[Buffer],
+    places: Places,
 ) -> Table:
     first_queued, queue, held_back = _queues(stamps, entries, rows)
     first_input, inputs = _with(_inputs(stamps, entries), held_back)
@@ -254,7 +271,9 @@ def _with(inputs: tuple[Ids, Ids], more: Sequence[tuple[int, int]]) -> tuple[Ids
     starts, listed = inputs
     tasks, others = np.array(more, dtype=np.int64).T
     counts = np.diff(starts) + np.bincount(tasks, minlength=len(starts) - 1)
-    at = np.argsort(np.concatenate([np.repeat(np.arange(len(starts) - 1), np.diff(starts)), tasks]), kind="stable")
+    at = np.argsort(
+        np.concatenate([np.repeat(np.arange(len(starts) - 1), np.diff(starts)), tasks]), kind="stable"
+    )
     return np.concatenate([[0], np.cumsum(counts)]), np.concatenate([listed, others])[at]
 
 
@@ -312,9 +331,7 @@ def _queue(
     used.add(group)
     for lane, members in enumerate(by_lane[group]):
         if len(members):
-            found[place * len(LANES) + lane].append(
-                stamps.base[members] + copy * stamps.stride[members[0]]
-            )
+            found[place * len(LANES) + lane].append(stamps.base[members] + copy * stamps.stride[members[0]])
 
 
 def _by_lane(entries: Entries, members: Sequence[int]) -> list[Ids]:
@@ -340,7 +357,9 @@ def _buffer_columns(stamps: Stamps, buffers: Sequence[Buffer]) -> dict[str, Any]
         lasting = buffer.writer == FROM_THE_START
         by_copies.setdefault(0 if lasting else int(stamps.copies[buffer.writer]), []).append(buffer)
     parts = [_stamped(stamps, each, copies) for copies, each in by_copies.items()]
-    place, size, category, start, counts, readers = (np.concatenate(each) for each in zip(*parts, strict=True))
+    place, size, category, start, counts, readers = (
+        np.concatenate(each) for each in zip(*parts, strict=True)
+    )
     return {
         "buffer_place": place.astype(np.int32),
         "buffer_bytes": size.astype(float),
@@ -355,7 +374,9 @@ def _stamped(stamps: Stamps, buffers: Sequence[Buffer], copies: int) -> tuple[ND
     """Columns of some buffers, once for each of so many microbatches; 0: from before the step."""
     runs = np.arange(max(copies, 1))
     writers = np.array([buffer.writer for buffer in buffers], dtype=np.int64)
-    readers = np.array([n for buffer in buffers for n in buffer.readers], dtype=np.int64) if copies else writers[:0]
+    readers = (
+        np.array([n for buffer in buffers for n in buffer.readers], dtype=np.int64) if copies else writers[:0]
+    )
     start = np.full(len(buffers), FROM_THE_START)
     if copies:
         start = (stamps.base[writers][None, :] + runs[:, None] * stamps.stride[writers][None, :]).ravel()

@@ -75,9 +75,7 @@ def local_sizes(
 
 
 def _uneven_sizes(placed: Placed, sizes: Mapping[str, int], device: int) -> dict[str, float]:
-    splits = {
-        dim: [a for a, each in enumerate(placed.dims) if each == dim] for dim in placed.uneven
-    }
+    splits = {dim: [a for a, each in enumerate(placed.dims) if each == dim] for dim in placed.uneven}
     layout = build_layout(placed.mesh, splits, (), placed.uneven)
     rank = max(placed.mesh.devices.index(device), 0) if device >= 0 else 0
     held = region(layout, {dim: sizes[dim] for dim in placed.uneven}, rank)

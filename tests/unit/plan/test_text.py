@@ -78,8 +78,15 @@ def test_comments_and_empty_lines_say_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "text"),
-    [((0,), "0"), ((0, 1), "0,1"), ((0, 1, 2), "0-2"), ((0, 4, 8, 12), "0-12:4"), ((3, 1), "3,1"), ((2, 1, 0), "2,1,0")],
-)  # fmt: skip
+    [
+        ((0,), "0"),
+        ((0, 1), "0,1"),
+        ((0, 1, 2), "0-2"),
+        ((0, 4, 8, 12), "0-12:4"),
+        ((3, 1), "3,1"),
+        ((2, 1, 0), "2,1,0"),
+    ],
+)
 def test_devices_are_written_in_runs(numbers: tuple[int, ...], text: str) -> None:
     assert render_numbers(numbers) == text
     assert parse_numbers(text) == numbers

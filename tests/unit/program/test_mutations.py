@@ -1,4 +1,4 @@
-"""Each published kind of bug, planted into a lowered program, is caught: by the checker, by the numbers, or by both."""
+"""Each published kind of bug, planted into a lowered program, is caught: by checker, numbers, or both."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
