@@ -33,7 +33,8 @@ MODELS = (
     "mixtral-8x7b", "mixtral-8x22b",
 )  # fmt: skip
 CLUSTERS = (
-    "v100-32gb:32", "a100:8", "a100:64", "a100:256", "a100-40gb:64", "h100:8", "h100:64", "h100:512", "h200:128",
+    "v100-32gb:32", "a100:8", "a100:64", "a100:256", "a100-40gb:64", "h100:8", "h100:64", "h100:512",
+    "h200:128",
     "gb200:144", "mi300x:64",
 )  # fmt: skip
 STACKS = ("megatron-core", "torchtitan", "generic", "megatron-deepspeed")
@@ -124,7 +125,9 @@ def main(count: int, seed: int) -> None:
         if number % 50 == 0:
             print(f"{number}/{count}", file=sys.stderr, flush=True)
     print(
-        "| strategies | draws | median | 90 % within | 99 % within | worst | within 3 % |\n|---|---|---|---|---|---|---|"
+        "| strategies | draws | median | 90 % within | 99 % within | worst | within 3 % |\n"
+        + "|---" * 7
+        + "|"
     )
     for kind, belongs in KINDS.items():
         off = np.array([abs(value - 1.0) for value, draw in found if belongs(draw.strategy)])

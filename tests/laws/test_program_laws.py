@@ -78,16 +78,14 @@ def test_the_checker_has_nothing_against_a_lowered_program(case: Case) -> None:
 def test_splitting_conserves_flops_and_replicating_multiplies_them(case: Case) -> None:
     program = lowered(case)
     for route, builder in zip(program.routes, program.builders, strict=True):
-        done: Counter[int] = Counter()
+        done: dict[int, float] = {}
         for step in route.steps:
-            if step.kind != "compute" or step.phase != "F":
-                continue
-            instance, placed = program.instances[step.instance], route.placed[step.instance]
-            for device in step.mesh.devices:
-                local = local_sizes(placed, instance.op, builder.sizes(instance), device)
-                done[step.instance] += op_flops(
-                    instance.op, {dim: float(size[0]) for dim, size in local.items()}
-                )  # type: ignore[misc]
+            if step.kind == "compute" and step.phase == "F":
+                instance, placed = program.instances[step.instance], route.placed[step.instance]
+                for device in step.mesh.devices:
+                    local = local_sizes(placed, instance.op, builder.sizes(instance), device)
+                    sizes = {dim: size[0] for dim, size in local.items()}
+                    done[step.instance] = done.get(step.instance, 0.0) + op_flops(instance.op, sizes)
         for index, flops in done.items():
             placed, op = route.placed[index], program.instances[index].op
             copies = prod(size for size, dim in zip(placed.mesh.axes, placed.dims, strict=True) if not dim)

@@ -51,7 +51,7 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
             layers += segment.count
             total = total + costs.scaled(segment.count)
             bodies.append(costs)
-    # A sum that the embedding makes is one forward, one before the head backward: half of what a layer's cost.
+    # The embedding's sum is one forward, the head's one backward: half of what a layer's cost.
     mean, start, end = (
         _with_communication(job, links, shapes, costs, share)
         for costs, share in ((total.scaled(1.0 / layers), 1.0), (first, 0.5), (last, 0.5))
@@ -134,7 +134,7 @@ def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts)
     where = span(links, shapes.tp, np.ones(len(shapes)))
     plain = all_reduce_s(links, where, costs.hidden_bytes)
     gathered = all_gather_s(links, where, costs.hidden_bytes)
-    # Routed tokens are split over the ranks; without sequence parallelism they are gathered behind the experts.
+    # Routed tokens are split over the ranks; without sequence parallelism they are gathered again.
     routed = np.where((costs.routed_bytes > 0) & (shapes.sp == 0), costs.expert_blocks * gathered, 0.0)
     return costs.tp_reductions * np.where(shapes.sp > 0, 2.0 * gathered, plain) + routed
 

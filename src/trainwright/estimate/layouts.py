@@ -51,7 +51,7 @@ class Layouts:
     reduce_s: Array  # gradients, per step
     renew_s: Array  # updated weights of ZeRO-1 and 2, per step
     reduce_overlap: Array  # share of both that may hide
-    edge: Array  # share of the first stage's weights in its first layer and before: nothing is left to hide them
+    edge: Array  # share of the first stage's weights in its first layer and before it: nothing hides them
     update_s: Array  # the optimizer's traffic
     update_moved_s: Array  # what offloading it adds
     send_latency_s: Array  # to the next stage
@@ -203,7 +203,7 @@ class _Builder:
         return passes * gather, gather + np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
 
     def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array, Array]:
-        """Of the stage that owns most, per step: reduction of gradients, gather of new weights (ZeRO-1 and 2);
+        """Of the stage that owns most: reduction of gradients, gather of new weights (ZeRO-1 and 2) per step;
         and the share of either that may hide.
         """
         strategies, stack = self.strategies, self.job.stack

@@ -313,7 +313,7 @@ def _filled_s(
 def _offload_s(
     model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array, forward: Array
 ) -> tuple[Array, Array]:
-    """Activations to the host behind forwards, and back behind backwards, per microbatch: what is not hidden."""
+    """Activations to the host behind forwards, and back behind backwards: what of them is not hidden."""
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
         return np.zeros(len(strategies)), np.zeros(len(strategies))

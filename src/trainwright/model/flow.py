@@ -75,7 +75,9 @@ def recycled(instances: Sequence[Instance]) -> dict[str, str]:
     """What a pass of a model that recycles is given by the pass before: inputs by name, and those values."""
     found: dict[str, str] = {}
     for each in instances:
-        found |= {"input/previous_row": name for name in each.outputs if name.endswith("/single.row")}
+        for name in each.outputs:
+            if name.endswith("/single.row"):
+                found["input/previous_row"] = name
         for tensor, name in zip(each.op.inputs, each.inputs, strict=True):
             if tensor.name == "pair":
                 found["input/previous_pair"] = name  # the last one stands

@@ -60,7 +60,8 @@ class Backward:
         own = (Value(STATE_GRADIENT + instance.name, b.layout(index, instance.op.output, "written")),)
         plain = Step(
             name=instance.name, phase="I", kind="compute", cause=_cause(instance.op.kind),
-            mesh=b.placed[index].mesh, stage=b.stages[index], block=instance.block, instance=index, chunk=chunk,
+            mesh=b.placed[index].mesh, stage=b.stages[index], block=instance.block, instance=index,
+            chunk=chunk,
         )  # fmt: skip
         # A product's gradient of its input does not need that input: only that of its weights does.
         used = (() if weights else needed, self.weights if instance.op.weights else ())
@@ -111,7 +112,7 @@ class Backward:
         }
 
     def _send_home(self, writes: Sequence[Value], index: int, step: int) -> None:
-        """Sum partial gradients of keys and values together, where those were made; streamed ones as they come."""
+        """Sum partial gradients of keys and values where those were made; streamed ones as they come."""
         b = self.builder
         first = len(b.steps)
         together = Store()
@@ -217,7 +218,7 @@ class Backward:
         return None
 
     def _again(self, name: str, whole: str, cell: Cell) -> None:
-        """Make a value that was not kept: do again what made it, up to the ends of what the plan recomputes."""
+        """Make a value that was not kept: do again what made it, as far as the plan recomputes."""
         again = self._begin_again()
         writers = self._writers(name, whole)
         for at in writers:
@@ -235,7 +236,7 @@ class Backward:
         return self.again
 
     def _writers(self, name: str, whole: str) -> dict[int, str]:
-        """The places in the order of what made a value (all of it, unless `name` is a part), and what they made."""
+        """The places of what made a value (all of it, unless `name` is a part), and what they made."""
         b, found = self.builder, {}
         if not self.makers:
             for at, (index, _) in enumerate(self.order):

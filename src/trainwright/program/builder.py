@@ -168,7 +168,8 @@ class Builder:
         step = self.add(
             Step(
                 name=names[0], phase=phase, kind=move.kind, cause=cause,
-                mesh=mesh, stage=self.stages[index] if here else self._writing_stage(store, names[0], ends[0], index),
+                mesh=mesh,
+                stage=self.stages[index] if here else self._writing_stage(store, names[0], ends[0], index),
                 block=instance.block, instance=index,
                 reads=tuple(Value(name, ends[0]) for name in names),
                 writes=tuple(Value(name, ends[1]) for name in names),

@@ -75,7 +75,7 @@ class Bundle:
 
 @lru_cache(maxsize=1024)
 def groups_along(meshes: tuple[Mesh, ...], axes: tuple[int, ...]) -> Groups:
-    """The devices that differ only along some axes, in order; those at equal places of all meshes together."""
+    """The devices that differ only along some axes, in order; those at equal places of meshes together."""
     found: list[dict[int, None]] = []
     for mesh in meshes:
         fixed = [axis for axis in range(len(mesh.axes)) if axis not in axes]
@@ -88,7 +88,7 @@ def groups_along(meshes: tuple[Mesh, ...], axes: tuple[int, ...]) -> Groups:
 
 
 def bundles(builder: Builder) -> dict[str, list[Bundle]]:
-    """The bundles of every block; a tied weight counts where it stands first, if both places share devices."""
+    """The bundles of every block; a tied weight counts where it stands first, if both share devices."""
     found: dict[str, list[Bundle]] = {}
     tied: dict[tuple[str, tuple[int, ...]], None] = {}
     known: dict[tuple[int, int], list[tuple[str, Groups, float]]] = {}
@@ -136,7 +136,7 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
 
 
 def _other_places(builder: Builder, index: int, weight: Tensor) -> Iterator[Mesh]:
-    """The devices of the other copies of a tied weight; all must lie alike, on the same devices or on others."""
+    """The devices of the other copies of a tied weight; all must lie alike, on the same devices or not."""
     own, tied = builder.layout(index, weight, "gradient of read"), weight.name in builder.setting.graph.tied
     for other, instance in enumerate(builder.instances if tied else ()):
         for tensor in instance.op.weights:

@@ -252,7 +252,7 @@ def device_s(route: Route, steps: Sequence[Step]) -> float:
 
 
 def weights_share(route: Route, inputs: Sequence[int], weights: Sequence[int], op_s: float) -> float:
-    """Of the time of weight gradients that are put off: what is left where the host holds up the whole backward.
+    """Of weight gradients that are put off: the share of their time that the host leaves.
 
     Launching takes as long for a backward whether its weight gradients follow at once or not.
     """

@@ -105,9 +105,12 @@ class Forward:
         time = b.time(index)
         step = b.add(
             Step(
-                name=instance.name, phase=self.phase, kind="compute", cause=_CAUSES.get(instance.op.kind, "streaming"),
+                name=instance.name, phase=self.phase, kind="compute",
+                cause=_CAUSES.get(instance.op.kind, "streaming"),
                 mesh=placed.mesh, stage=b.stages[index], block=instance.block, instance=index, chunk=chunk,
-                reads=(*(v for v in reads if v not in beside), *(self.weights if instance.op.weights else ())),
+                reads=(
+                    *(v for v in reads if v not in beside), *(self.weights if instance.op.weights else ()),
+                ),
                 writes=writes, after=tuple(after), beside=tuple(dict.fromkeys(beside.values())),
                 seconds=float(time.forward_s[0]) + self._ring_s(beside),
                 uneven_s={d: float(t.forward_s[0]) for d, t in b.device_times(index).items()},
@@ -124,7 +127,7 @@ class Forward:
         return step
 
     def _close_loss(self, cell: Cell, step: int) -> int:
-        """Once all parts of the vocabulary are there: sum their statistics, and the loss is known from them."""
+        """Once all parts of the vocabulary are there: sum their statistics, which the loss is made from."""
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         op, (dim, chunks) = instance.op, placed.serial
@@ -144,7 +147,7 @@ class Forward:
         return number
 
     def _count_passes(self, first: int, index: int) -> None:
-        """Let moves since step `first` be of this pass; but what it is sent by the pass before, of that one."""
+        """Let moves since step `first` be of this pass; what the pass before sends it, of that one."""
         b = self.builder
         for number in range(first, len(b.steps)):
             step = b.steps[number]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from trainwright.cost.network import level_links
 from trainwright.errors import BadInput
@@ -139,7 +140,7 @@ def _crossing(builder: Builder) -> frozenset[str]:
 
 
 def _is_summed_of_parts(builder: Builder, writer: int, reader: int) -> bool:
-    """Whether an operator reads what serial parts have made together, so that doing one again is not enough."""
+    """Whether an operator reads what serial parts have made together: doing one again is not enough."""
     parts = builder.placed[writer].serial
     return parts[1] > 1 and parts != builder.placed[reader].serial
 
@@ -210,7 +211,7 @@ class Ahead:
         """For a pass through operators in some order."""
         homes = {builder.instances[index].block: builder.stages[index] for index, _ in order}
         names = list(homes)
-        following = {a: b for a, b in zip(names, names[1:], strict=False) if homes[a] == homes[b]}
+        following = {a: b for a, b in pairwise(names) if homes[a] == homes[b]}
         used = {block: [*owned.get(block, ()), *more] for block, more in borrowed(builder, owned).items()}
         return Ahead(
             builder=builder, owned={**owned, **used}, phase=phase, passes=passes, following=following

@@ -195,6 +195,7 @@ def _check_divides(
                 )  # fmt: skip
         elif dim in sizes and sizes[dim] % parts and dim != "vocab":  # vocabularies are padded
             raise BadInput(
-                f"plan: op {instance.name}: split", f"{dim} {parts}", f"{sizes[dim]} does not divide into {parts}",
+                f"plan: op {instance.name}: split", f"{dim} {parts}",
+                f"{sizes[dim]} does not divide into {parts}",
                 "choose a divisor, or give sizes like 3:5",
             )  # fmt: skip

@@ -47,7 +47,7 @@ def gather_weights(
 
 
 def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> tuple[int, ...]:
-    """ZeRO-2 and 3: the steps that sum a block's gradients after each microbatch, each device keeping a shard."""
+    """ZeRO-2 and 3: the steps that sum a block's gradients after each microbatch, in shards."""
     steps = []
     for (group, *_others), together in _by_group(listed, "gradients").items():
         size = widths(builder).reduced * sum(bundle.elements for bundle in together)
@@ -100,7 +100,7 @@ def _gradients(builder: Builder, bundle: Bundle) -> tuple[Value, ...]:
 
 
 def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
-    """After the last microbatch: reduce gradients, update, and before the first gather new weights (ZeRO-1, 2).
+    """After the last microbatch reduce gradients; before the first gather new weights (ZeRO-1, 2).
 
     All blocks of a stage are one bucket: its time, latency paid once, is dealt to them by their size, so that
     each starts when its own gradients are there.

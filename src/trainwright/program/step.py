@@ -6,7 +6,7 @@ from typing import NamedTuple
 from trainwright.program.layout import Layout, Mesh
 from trainwright.program.moves import Move
 
-# Phases of steps: F forward, N forward without gradient, R forward again, I gradients of inputs, W gradients of
+# Phases: F forward, N forward without gradient, R forward again, I gradients of inputs, W gradients of
 # weights, P before the first microbatch, S after the last.
 PHASES = "FNRIWPS"
 GRADIENT = "d:"  # before the name of a value

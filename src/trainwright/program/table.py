@@ -20,7 +20,7 @@ class Table:
     """Tasks in lanes on units of places.
 
     A *place* is a class of devices that do the same work. It has *units* (compute, communication, copy), each
-    of which runs one task at a time, to its end. A unit serves *lanes*: queues of tasks in a fixed order. When
+    of which runs one task at a time, to its end. A unit serves *lanes*: queues of tasks in fixed order. When
     a unit is free it starts the head of the first of its lanes (by lane number) whose inputs have all ended.
     While a task runs, compute on its place is slowed: it loses `slows` of its rate.
     """
