@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test check calibrate bench zoo clean
+.PHONY: plan test check calibrate bench agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -30,6 +30,11 @@ calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables un
 bench: .venv/.installed  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/strategies_per_second.py
 	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/tasks_per_second.py
+	$(BIN)/python benchmarks/plan_to_timeline.py
+
+agreement: .venv/.installed  ## how closely closed form and simulation agree, over 2,000 random draws
+	$(BIN)/python benchmarks/agreement.py 2000 7
 
 zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
 	$(BIN)/python docs/make_zoo.py
@@ -42,12 +47,15 @@ clean:  ## forget the environment and the report
 	  || { echo '$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# A stamp is newer than pyproject.toml once its requirements are installed. Tests compare with PyTorch; on CPUs
-# its CPU build is enough, and a plain pip takes it where the registry has no other.
+# A stamp is newer than pyproject.toml once its requirements are installed. Tests compare with PyTorch: TORCH is
+# the release they were written for, installed first so that no newer one is taken.
+TORCH ?= torch==2.13.0
+
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
 	touch .venv/.installed $@

@@ -1,6 +1,5 @@
 """Whether a program computes what its model says: every value there, whole and once, where it is read."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,13 +16,12 @@ from trainwright.program.losses import (
     answer_weight,
     splits_vocabulary,
     statistics_layout,
-    statistics_of,
 )
 from trainwright.program.lower import Program, Route
+from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.tensors import Role
 
-_BASE = re.compile(r"[#~^@]")
 _GRADIENTS_OF_WEIGHTS = ("matmul", "grouped_matmul")
 Makers = tuple[int, ...]  # numbers of steps whose results add up to a value
 
@@ -145,7 +143,7 @@ class _Flow:
 
     def _check_role(self, step: Step, value: Value) -> None:
         """A value that is read must be the operator's to read, in the layout of its part."""
-        base = _BASE.split(value.name)[0]
+        base = base_name(value.name)
         dims = self.builder.written_dims[value.name.removeprefix(GRADIENT)]
         if base.endswith(STATISTICS):
             wanted = [replace(statistics_layout(self.builder, step.instance), partial=())]
@@ -207,7 +205,7 @@ class _Flow:
     def _check_complete(self, step: Step, reads: Sequence[Value]) -> None:
         """An operator must read all of its inputs, and every gradient of its results."""
         instance = self.builder.instances[step.instance]
-        names = {_BASE.split(value.name)[0] for value in reads}
+        names = {base_name(value.name) for value in reads}
         if step.phase in "FNR" and not any(name.endswith(STATISTICS) for name in names):
             for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
                 if name not in names and not name.startswith("input/") and tensor.name not in CARRIED:
@@ -233,13 +231,12 @@ class _Flow:
             }
         written = set()
         for value in step.writes:
-            base = _BASE.split(value.name)[0]
+            base = base_name(value.name)
             if base.startswith(STATE_GRADIENT):
                 continue
             written.add(base)
             if base.endswith(STATISTICS):
                 layout: Layout | None = statistics_layout(self.builder, index)
-                assert statistics_of(op)
             else:
                 dims = self.builder.written_dims[value.name.removeprefix(GRADIENT)]
                 layout = self.builder.layout(index, *outputs[base], dims) if base in outputs else None
