@@ -101,6 +101,7 @@ def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["Named
 
 
 def _simulate(subject: "Subject", named: "NamedPlan") -> "Simulated":
+    from trainwright.program.check import check
     from trainwright.program.setting import Setting
     from trainwright.simulate.whole import simulate_plan
 
@@ -108,7 +109,9 @@ def _simulate(subject: "Subject", named: "NamedPlan") -> "Simulated":
         graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
         seq=subject.seq,
     )  # fmt: skip
-    return simulate_plan(setting, named.plan)
+    simulated = simulate_plan(setting, named.plan)
+    check(simulated.program)
+    return simulated
 
 
 def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
