@@ -104,7 +104,7 @@ def _switch_latency_s(links: Sequence[Link], where: Span) -> Array:
 
 
 def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
-    """Time until every member holds all `size_bytes`; a reduce-scatter of as many bytes takes as long.
+    """Time until every member holds all `size_bytes`.
 
     Ring: (n−1)/n·bytes/bandwidth plus the trip's latency; beyond a node libraries switch to a
     logarithmic algorithm when that is faster.
@@ -143,6 +143,14 @@ def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
         switched = 2.0 * (n - 1) / n * size_bytes / (1.3 * bandwidth) + 2.0 * _switch_latency_s(links, where)
         best = np.where(reduced & (n > 2), np.minimum(best, switched), best)
     return np.where(n > 1, best, 0.0)
+
+
+def reduce_scatter_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
+    """Time until every member holds its part of the sum: as long as a gather, or as an all-reduce that drops
+    the rest, which switches that reduce may make shorter.
+    """
+    gathered = all_gather_s(links, where, size_bytes)
+    return np.minimum(gathered, all_reduce_s(links, where, size_bytes))
 
 
 def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array, copies: int = 1) -> Array:

@@ -6,7 +6,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
+from trainwright.cost.collective import (
+    Link,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    reduce_scatter_s,
+    span,
+)
 from trainwright.cost.operators import Machine
 from trainwright.cost.overlap import smooth_max
 from trainwright.estimate.blocks import BlockCosts, block_costs, largest_costs, no_costs
@@ -134,9 +141,10 @@ def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts)
     where = span(links, shapes.tp, np.ones(len(shapes)))
     plain = all_reduce_s(links, where, costs.hidden_bytes)
     gathered = all_gather_s(links, where, costs.hidden_bytes)
+    scattered = reduce_scatter_s(links, where, costs.hidden_bytes)
     # Routed tokens are split over the ranks; without sequence parallelism they are gathered again.
     routed = np.where((costs.routed_bytes > 0) & (shapes.sp == 0), costs.expert_blocks * gathered, 0.0)
-    return costs.tp_reductions * np.where(shapes.sp > 0, 2.0 * gathered, plain) + routed
+    return costs.tp_reductions * np.where(shapes.sp > 0, gathered + scattered, plain) + routed
 
 
 def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:

@@ -29,7 +29,7 @@ class Network:
         found = spans(self.links, np.atleast_2d(np.asarray(groups, dtype=np.int64)))
         if kind == "all_reduce":
             return all_reduce_seconds(self, found, size_bytes)
-        return line_seconds(collective_lines(self, kind, found), size_bytes)
+        return collective_seconds(self, kind, found, size_bytes)
 
 
 Shape = tuple[float, ...]  # of a group: its size, and how many members share one group of each level
@@ -106,6 +106,14 @@ def collective_lines(network: Network, kind: str, shapes: tuple[Shape, ...]) -> 
     fixed = cost(network.links, where, np.zeros(len(shapes)))
     much = cost(network.links, where, np.full(len(shapes), _MANY))
     return tuple(zip(fixed.tolist(), ((much - fixed) / _MANY).tolist(), strict=True))
+
+
+def collective_seconds(network: Network, kind: str, shapes: tuple[Shape, ...], size_bytes: float) -> float:
+    """Time of a collective in the slowest of these groups; a scatter may be an all-reduce that drops the rest."""
+    seconds = line_seconds(collective_lines(network, kind, shapes), size_bytes)
+    return (
+        min(seconds, all_reduce_seconds(network, shapes, size_bytes)) if kind == "reduce_scatter" else seconds
+    )
 
 
 def line_seconds(lines: tuple[Line, ...], size_bytes: float) -> float:

@@ -11,8 +11,9 @@ from trainwright.program.space import Node, Space
 
 # What a chain is charged for each move, so that of equally fast ones the shortest is taken.
 _PER_MOVE_S = 1e-12
-# One all-reduce is taken instead of a reduce-scatter and an all-gather that are not 1 % faster.
-_ALL_REDUCE_SHARE = 0.99
+# One all-reduce is taken instead of a reduce-scatter and an all-gather that are not 1 % faster; and a
+# reduce-scatter instead of an all-reduce of which each device keeps a part.
+_SHARES = {"all_reduce": 0.99, "reduce_scatter": 0.985}
 
 
 def cheapest(space: Space) -> tuple[Move, ...] | None:
@@ -29,7 +30,7 @@ def cheapest(space: Space) -> tuple[Move, ...] | None:
         if weight > best[node]:
             continue
         for edge in edges(space, node):
-            share = _ALL_REDUCE_SHARE if edge.kind == "all_reduce" else 1.0
+            share = _SHARES.get(edge.kind, 1.0)
             total = weight + share * edge.seconds + _PER_MOVE_S
             if total >= best.get(edge.node, inf):
                 continue

@@ -34,16 +34,21 @@ class Prices:
     def within(self, kind: str, side: int, axes: Axes, size_bytes: float) -> float:
         """A collective among the devices of one side: 0 the source's, 1 the target's."""
         if kind == "all_reduce":
-            found = self._sums.get((side, axes, size_bytes))
-            if found is None:
-                found = all_reduce_seconds(self.network, self._where(side, axes), size_bytes)
-                self._sums[side, axes, size_bytes] = found
-            return found
+            return self._sum(side, axes, size_bytes)
         lines = self._lines.get((kind, side, axes))
         if lines is None:
             lines = collective_lines(self.network, kind, self._where(side, axes))
             self._lines[kind, side, axes] = lines
-        return line_seconds(lines, size_bytes)
+        seconds = line_seconds(lines, size_bytes)
+        # A scatter may be an all-reduce that drops the rest.
+        return min(seconds, self._sum(side, axes, size_bytes)) if kind == "reduce_scatter" else seconds
+
+    def _sum(self, side: int, axes: Axes, size_bytes: float) -> float:
+        found = self._sums.get((side, axes, size_bytes))
+        if found is None:
+            found = all_reduce_seconds(self.network, self._where(side, axes), size_bytes)
+            self._sums[side, axes, size_bytes] = found
+        return found
 
     def _where(self, side: int, axes: Axes) -> tuple[Shape, ...]:
         """How the groups along axes lie on the levels."""

@@ -1,0 +1,48 @@
+"""The closed form and the simulation give the same step time, within 3 %, for strategies that people run.
+
+`benchmarks/agreement.py` compares them on 2,000 random ones; docs/agreement.md says where they differ.
+"""
+
+import pytest
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cost.load import load_constants
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.model.build import build_graph
+from trainwright.model.load import load_model
+from trainwright.plan.expand import expand
+from trainwright.plan.strategy import parse_strategy, stack_strategies
+from trainwright.program.lower import lower
+from trainwright.program.setting import Setting
+from trainwright.program.tabulate import tabulate
+from trainwright.simulate.simulate import simulate
+
+CASES = (
+    ("gpt3-1.3b", "a100:8", "dp8 mb1 zero0", 64),
+    ("gpt3-1.3b", "a100:8", "dp8 mb1 zero1", 64),
+    ("gpt3-1.3b", "a100:8", "dp8 mb2 zero2 full", 64),
+    ("llama2-7b", "h100:16", "dp16 mb1 zero3", 64),
+    ("llama2-7b", "h100:16", "dp16 mb1 zero3 full no-overlap", 64),
+    ("llama2-7b", "h100:16", "dp2 tp8 mb1 zero1", 32),
+    ("llama2-7b", "h100:16", "dp2 tp8 sp mb1 zero1 full", 32),
+    ("llama3-8b", "h100:16", "dp4 tp2 pp2 mb1 zero1 1f1b", 64),
+    ("llama3-8b", "h100:16", "dp4 pp4 mb1 zero0 gpipe", 64),
+    ("llama3-8b", "h100:16", "dp2 tp2 sp pp4 vpp2 mb1 zero1 interleaved selective", 32),
+    ("gpt3-13b", "a100:32", "dp1 tp4 pp8 mb1 zero0 1f1b full", 64),
+    ("gpt3-13b", "a100:32", "dp2 tp4 pp4 mb1 zero0 zb", 64),
+)
+
+
+@pytest.mark.parametrize(("model", "cluster", "text", "batch"), CASES)
+def test_both_say_the_same_within_3_percent(model: str, cluster: str, text: str, batch: int) -> None:
+    constants, found = load_constants(), load_cluster(cluster)
+    graph, strategy = build_graph(load_model(model)), parse_strategy(text)
+    stack, efficiency = constants.stack("megatron-core"), constants.efficiency(found.device)
+    job = Job(
+        graph=graph, cluster=found, stack=stack, efficiency=efficiency, seq=2048, global_batch=batch
+    )  # fmt: skip
+    closed = float(estimate(job, stack_strategies([strategy]), detail=False).step_s[0])
+    setting = Setting(graph=graph, cluster=found, stack=stack, efficiency=efficiency, seq=2048)
+    step_s = simulate(tabulate(lower(setting, expand(strategy, graph, batch)))).step_s
+    assert step_s == pytest.approx(closed, rel=0.03)
