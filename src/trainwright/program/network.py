@@ -109,7 +109,7 @@ def collective_lines(network: Network, kind: str, shapes: tuple[Shape, ...]) -> 
 
 
 def collective_seconds(network: Network, kind: str, shapes: tuple[Shape, ...], size_bytes: float) -> float:
-    """Time of a collective in the slowest of these groups; a scatter may be an all-reduce that drops the rest."""
+    """Time of a collective in the slowest group; a scatter may be an all-reduce that drops the rest."""
     seconds = line_seconds(collective_lines(network, kind, shapes), size_bytes)
     return (
         min(seconds, all_reduce_seconds(network, shapes, size_bytes)) if kind == "reduce_scatter" else seconds
