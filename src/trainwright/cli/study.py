@@ -54,10 +54,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _cases(options: argparse.Namespace) -> "list[Case]":
     from trainwright.study.flexible_plans import DEVICES, FAMILIES, published_cases, sensitivity_cases
     from trainwright.units import parse_whole

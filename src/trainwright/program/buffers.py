@@ -42,7 +42,6 @@ def find_buffers(
 def _state(program: Program, places: Places) -> Iterator[Buffer]:
     """Weights, gradients and optimizer state; the last not where it lives on the host."""
     sums: dict[tuple[int, str], float] = {}
-    seen: set[tuple[int, str, int]] = set()
     for number, route in enumerate(program.routes):
         for bundle in route.bundles:
             for place in places.covered(bundle.mesh.devices):
@@ -50,7 +49,6 @@ def _state(program: Program, places: Places) -> Iterator[Buffer]:
                     if what == "optimizer" and what in bundle.offloads:
                         continue
                     sums[(place, what)] = sums.get((place, what), 0.0) + size
-    del seen
     for (place, what), size in sums.items():
         yield Buffer(place=place, size_bytes=size, category=what, writer=FROM_THE_START)
     for place in range(len(places.devices)):

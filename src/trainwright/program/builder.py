@@ -1,7 +1,7 @@
 """The one place where a program grows: steps, and the values that they have made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from trainwright.cost.operators import OpTime, op_time
 from trainwright.model.flow import Instance
@@ -212,8 +212,3 @@ def chunk_name(name: str, op: Op, tensor: Tensor, placed: Placed, chunk: int) ->
     if chunks > 1 and split_dim(op, tensor, dim) is not None:
         return f"{name}#{dim}.{chunk}.{chunks}.{placed.parts(dim)}"
     return name
-
-
-def with_after(step: Step, *, after: Sequence[int] = (), weights: Sequence[int] = ()) -> Step:
-    """The step with further steps that must end before it."""
-    return replace(step, after=(*step.after, *after), after_weights=(*step.after_weights, *weights))
