@@ -9,6 +9,7 @@ those that are legal and fit. Prints the distribution of simulated over estimate
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +135,7 @@ def main(count: int, seed: int) -> None:
     found: list[tuple[float, Draw]] = []
     failed: list[str] = []
     parts = [(50, 1000 * seed + number) for number in range(-(-count // 50))]
-    with multiprocessing.Pool() as pool:
+    with multiprocessing.Pool() as pool, suppress(KeyboardInterrupt):  # interrupted, it tells of what it has
         for ratios, errors in pool.imap_unordered(compare, parts):
             found += ratios
             failed += errors
