@@ -58,11 +58,12 @@ def test_a_small_model_gives_the_same_numbers_under_any_plan(case: Case) -> None
     assert not wrong(lowered(case))
 
 
-@pytest.mark.parametrize("model", TINY)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+# One head of keys and values is not split four ways by a strategy.
+SPLIT = [(model, each) for model in TINY for each in STRATEGIES if (model, "tp4" in each) != ("parallel", True)]
+
+
+@pytest.mark.parametrize(("model", "strategy"), SPLIT)
 def test_a_small_model_gives_the_same_numbers_under_every_strategy(model: str, strategy: str) -> None:
-    if model == "parallel" and "tp4" in strategy:
-        pytest.skip("one head of keys and values is not split four ways by a strategy")
     graph = tiny(model)
     program = lower(setting_of(graph, seq=8), expand(parse_strategy(strategy), graph, 8))
     check(program)

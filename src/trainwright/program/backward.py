@@ -118,8 +118,9 @@ class Backward:
         together = Store()
         wanted: list[tuple[str, Layout]] = []
         for value in writes:
-            home = b.homes.get(value.name.removeprefix("d:"))
-            if value.layout.partial and home is not None:
+            name = value.name.removeprefix("d:")
+            home = b.homes.get(name)
+            if value.layout.partial and home is not None and "batch" in b.shapes[name].dims:
                 together.versions[value.name] = {
                     value.layout: self.gradients.versions[value.name][value.layout]
                 }

@@ -189,7 +189,8 @@ def _result_axes(builder: Builder, index: int, weight: Tensor) -> set[int]:
     listed = (op.output, *op.extra_outputs)
     served = [each for each in listed if each.name.removesuffix(".out") == stem] or listed
     layouts = [builder.layout(index, each, "written") for each in served]
-    return {axis for layout in layouts for _, axes in layout.splits for axis in axes}
+    late = builder.placed[index].late
+    return {*late, *(axis for layout in layouts for _, axes in layout.splits for axis in axes)}
 
 
 def _bundle(builder: Builder, groups: Groups, amount: float, members: Sequence[Weight]) -> Bundle:

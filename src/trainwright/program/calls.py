@@ -141,7 +141,9 @@ class Caller:
         if op.kind != "matmul":
             return True
         summed = self.builder.layout(step.instance, op.inputs[0], "gradient of read")
-        return _is_first(summed, device, _split_axes(self.builder.layout(step.instance, result, "written")))
+        late = self.builder.placed[step.instance].late
+        apart = {*late, *_split_axes(self.builder.layout(step.instance, result, "written"))}
+        return _is_first(summed, device, apart)
 
 
 def _split_axes(layout: Layout) -> set[int]:

@@ -82,7 +82,8 @@ def _check_step(step: Step, builder: Builder) -> None:
 def _wanted_groups(builder: Builder, weight: Weight) -> tuple[Group, ...]:
     """The devices whose gradients add up: those with one part of a weight, and other parts of its result.
 
-    Devices with the same parts of both have done the same work, and have the same gradient already.
+    Devices with the same parts of both have done the same work, and have the same gradient already, unless
+    they started from shares of it.
     """
     index, name = weight
     op = builder.instances[index].op
@@ -93,9 +94,11 @@ def _wanted_groups(builder: Builder, weight: Weight) -> tuple[Group, ...]:
     listed = (op.output, *op.extra_outputs)
     served: Sequence[Tensor] = [each for each in listed if each.name.removesuffix(".out") == stem] or listed
     work = list(zip(*(_ranks(builder.layout(index, each, "written")) for each in served), strict=True))
+    late = builder.placed[index].late
     found: dict[object, dict[object, list[int]]] = {}
     for rank, device in enumerate(mesh.devices):
-        found.setdefault(own[rank], {}).setdefault(work[rank], []).append(device)
+        shares = tuple(mesh.coordinates(rank)[axis] for axis in late)
+        found.setdefault(own[rank], {}).setdefault((*work[rank], shares), []).append(device)
     groups: list[Group] = []
     for parts in found.values():
         groups += [frozenset(together) for together in zip(*parts.values(), strict=False)]

@@ -11,7 +11,7 @@ from trainwright.program.moves import LOCAL, groups
 from trainwright.program.places import Places
 from trainwright.program.step import STATE_GRADIENT, Step, Value
 
-LANES = ("main", "filler", "model", "data", "scatter", "copy")
+LANES = ("main", "filler", "model", "data", "scatter", "copy", "back")
 Group = tuple[int, str, int, int]  # route, phase of actions, stage, place
 
 
@@ -87,7 +87,7 @@ class Writer:
                 self.written.setdefault(value, []).append(number)
             for place in self.places.covered(step.mesh.devices):
                 self._place(number, step, place)
-                if step.lane not in ("data", "scatter", "copy") and step.phase not in "PS":
+                if step.lane not in ("data", "scatter", "copy", "back") and step.phase not in "PS":
                     key = (self._group(step, place), step.block, "R" if step.phase == "R" else "")
                     self.blocks.setdefault(key, []).append(number)
 
@@ -135,7 +135,7 @@ class Writer:
         word = "" if step.kind == "compute" else f" {step.kind}"
         waits = self._entry_inputs(number, step, place)
         main = Entry(
-            group=self._group(step, place), lane="main", label=f"{step.name}{word} {step.phase}",
+            group=self._group(step, place), lane="main", label=f"{step.name}{word} {self._letter(step)}",
             cause=step.cause, seconds=seconds * step.blocking, inputs=waits,
         )  # fmt: skip
         if step.kind in ("compute", "join", *LOCAL) or step.blocking >= 1.0:
@@ -155,6 +155,10 @@ class Writer:
         e.begin[key] = e.add(first)
         second.inputs = [e.begin[key]]
         e.end[key] = e.add(second)
+
+    def _letter(self, step: Step) -> str:
+        """The phase as it is shown: a backward that is not cut in two is a B."""
+        return "B" if self.merged and step.phase == "I" else step.phase
 
     def _fills(self, step: Step) -> bool:
         """Whether a weight gradient waits for communication to hide; else it frees what it reads at once."""

@@ -13,6 +13,7 @@ from trainwright.program.backward import Backward
 from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, borrowed, bundles
 from trainwright.program.forward import Cell, Forward, cells
+from trainwright.program.late import with_late_sums
 from trainwright.program.network import Network
 from trainwright.program.offload import Away, find_away
 from trainwright.program.placed import Placed, place, routes
@@ -88,8 +89,11 @@ def _route(
         setting=setting, plan=plan, network=network, instances=instances, placed=(), stages=stages
     )
     sizes = [builder.sizes(instance) for instance in instances]
-    builder.placed = place(plan, instances, sizes, number)
-    builder.twins = [place(plan, instances, sizes, each) for each in range(routes(plan)) if each != number]
+    every = [
+        with_late_sums(instances, place(plan, instances, sizes, each), sizes) for each in range(routes(plan))
+    ]
+    builder.placed = every.pop(number)
+    builder.twins = every
     owned = bundles(builder)
     order = cells(builder)
     crossing = _crossing(builder)

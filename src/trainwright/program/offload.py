@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from trainwright.plan.plan import Plan
 from trainwright.program.builder import Builder
 from trainwright.program.sides import side_bytes
 from trainwright.program.step import Step, Value
@@ -46,13 +48,17 @@ class Away:
         """Copy back what a block needs, once step `after` has ended, under names of its own."""
         if block not in self.copies:
             return
-        copy = builder.steps[self.copies.pop(block)]
+        sent = self.copies.pop(block)
+        copy = builder.steps[sent]
         brought = [Value(value.name + BROUGHT, value.layout) for value in copy.reads]
         for old, new in zip(copy.reads, brought, strict=True):
             builder.shapes[new.name] = builder.shapes[old.name]
             builder.written_dims[new.name] = builder.written_dims[old.name]
         number = builder.add(
-            copy.set(phase="I", reads=(), writes=tuple(brought), after=(after,) if after >= 0 else ())
+            copy.set(
+                phase="I", reads=(), writes=tuple(brought), lane="back",
+                after=(sent, after) if after >= 0 else (sent,),
+            )  # fmt: skip
         )
         builder.steps[number].name = f"{block} from host"
         for store in stores:
@@ -95,8 +101,12 @@ def _side_bytes(builder: Builder, block: str) -> float:
 
 
 def find_away(builder: Builder) -> Away:
-    """What backwards read of what the plan offloads: saved tensors, and what recomputation starts from."""
+    """What backwards read of what the plan offloads: saved tensors, and what recomputation starts from.
+
+    The last block stays if its backward follows at once: it would be back before it had gone.
+    """
     last: dict[Held, str] = {}
+    stays = ""
     for index, instance in enumerate(builder.instances):
         placed, op = builder.placed[index], instance.op
         if "activations" not in placed.offloads:
@@ -107,7 +117,19 @@ def find_away(builder: Builder) -> Away:
         for tensor, name in named:
             if tensor.name in saved or (placed.recompute and name in instance.inputs):
                 last[(name, placed.mesh.devices)] = instance.block
+                stays = instance.block
+    if turns_at_once(builder.plan, max(builder.stages)):
+        last = {held: block for held, block in last.items() if block != stays}
     return Away(last=last)
+
+
+def turns_at_once(plan: Plan, stage: int) -> bool:
+    """Whether the backward of a stage directly follows its forward."""
+    for order in plan.orders:
+        for action, following in pairwise(order.actions):
+            if action.phase == "F" and action.stage == stage:
+                return following == (following.phase, stage, action.microbatch, 0) and following.phase != "F"
+    return not plan.orders
 
 
 def _versions(kept: Store, name: str) -> list[str]:

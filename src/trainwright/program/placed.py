@@ -22,6 +22,7 @@ class Placed:
     serial: tuple[str, int] = ("", 1)  # the dim of parts that run one after another, and their number
     recompute: bool = False
     stream: bool = False
+    late: tuple[int, ...] = ()  # copying axes over which gradients are shares until the end of the step
     shards: Mapping[str, int] = field(default_factory=dict)  # what state is sharded, over how many (0: all)
     offloads: frozenset[str] = frozenset()
 

@@ -37,8 +37,9 @@ from trainwright.program.table import (
 
 Ids = NDArray[np.int64]
 
-_UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COPY)  # of each place
-_UNIT_OF_LANE = (0, 0, 1, 2, 2, 3)  # gathers go before scatters
+_UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COPY, COPY)  # of each place
+_UNIT_OF_LANE = (0, 0, 1, 2, 2, 3, 4)  # gathers go before scatters; copies to the host beside those back
+_AHEAD = ("data", "back")  # lanes of what an action needs before it begins
 _ONCE_PHASES = ("P", "S")
 
 
@@ -282,7 +283,8 @@ def _queues(
 ) -> tuple[Ids, Ids, list[tuple[int, int]]]:
     """The tasks of every lane in order: what precedes all microbatches, the actions, what follows them.
 
-    Also what is held back: the first gather of an action waits until the action before it begins.
+    Also what is held back: the first gather of an action, and the first copy back from the host, wait until
+    the action before it begins.
     """
     by_lane = {group: _by_lane(entries, members) for group, members in stamps.groups.items()}
     found: list[list[Ids]] = [[] for _ in range(len(rows) * len(LANES))]
@@ -290,17 +292,18 @@ def _queues(
     held_back: list[tuple[int, int]] = []
     stages = sorted({group[2] for group in stamps.groups})
     for place, actions in enumerate(rows):
-        main, data = (found[place * len(LANES) + LANES.index(lane)] for lane in ("main", "data"))
+        main, *ahead = (found[place * len(LANES) + LANES.index(lane)] for lane in ("main", *_AHEAD))
         ends: list[int] = []  # the last task of each action
         for group in [(r, "P", s, place) for r in range(stamps.routes) for s in stages]:
             _queue(stamps, by_lane, group, 0, place, found, used)
         for action in actions:
             route, copy = action.microbatch % stamps.routes, action.microbatch // stamps.routes
-            gathers = len(data)
+            before = [len(each) for each in ahead]
             for phase in _phases(action):
                 _queue(stamps, by_lane, (route, phase, action.stage, place), copy, place, found, used)
-            if len(data) > gathers and len(ends) > 1:
-                held_back.append((int(data[gathers][0]), ends[-2]))
+            for each, count in zip(ahead, before, strict=True):
+                if len(each) > count and len(ends) > 1:
+                    held_back.append((int(each[count][0]), ends[-2]))
             if main:
                 ends.append(int(main[-1][-1]))
         for group in [(r, "S", s, place) for s in (*stages[1:], stages[0]) for r in range(stamps.routes)]:

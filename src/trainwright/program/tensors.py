@@ -23,10 +23,11 @@ def tensor_layout(
     An axis that splits a dim of the tensor splits it. One that splits another dim of the operator leaves the
     tensor whole where it is read, makes its gradient a sum, and makes the result a sum if the operator sums
     over that dim. `dims` are the names under which the tensor was written, where they differ.
+    Along a late axis all gradients are sums.
     """
     named = dims or tensor.dims
     splits: dict[str, list[int]] = {}
-    partial: list[int] = []
+    partial: list[int] = list(placed.late) if role.startswith("gradient") else []
     parts: dict[str, int] = {}
     uneven: dict[str, tuple[int, ...]] = {}
     for axis, (size, dim) in enumerate(zip(placed.mesh.axes, placed.dims, strict=True)):

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 # with its regions in serial parts, for layers that are too large at work.
 MODES = ("none", "selective", "full")
 CHUNKED = {"selective": "co-selective", "full": "co-shard"}
-_BACKWARD = "IWR"
+_BACKWARD = "BIWR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ def _activation_bytes(program: Program, timeline: Timeline) -> Floats:
     """A copy to the host holds from its start, the copy back frees at its end."""
     table = timeline.table
     sizes = {
-        f"{step.name} copy {step.phase}": step.bytes * (1.0 if step.phase == "F" else -1.0)
+        f"{step.name} copy": step.bytes * (1.0 if step.phase == "F" else -1.0)
         for route in program.routes
         for step in route.steps
         if step.kind == "copy"
@@ -45,7 +45,7 @@ def _activation_bytes(program: Program, timeline: Timeline) -> Floats:
     held = np.zeros(len(table.places))
     if not sizes:
         return held
-    change = np.array([sizes.get(label, 0.0) for label in table.labels])[table.label]
+    change = np.array([sizes.get(label.rpartition(" ")[0], 0.0) for label in table.labels])[table.label]
     copies = np.flatnonzero(change)
     at_s = np.where(change[copies] > 0, timeline.start_s[copies], timeline.end_s[copies])
     order = copies[np.argsort(at_s, kind="stable")]
