@@ -1,0 +1,1 @@
+"""Carrying out a lowered program on PyTorch."""

@@ -1,0 +1,286 @@
+"""Operators carried out: forward, and back through what forward has left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from trainwright.runtime.frame import Frame
+from trainwright.runtime.kernels.matmul import Projection, project, project_back, projections_of, weight_gradients
+from trainwright.runtime.operation import Given, Operation, Written
+from trainwright.runtime.work import Kernel, Work
+
+IGNORED = -100  # a target that does not count
+
+
+@dataclass(slots=True)
+class Context:
+    """What a forward leaves for its backward: PyTorch's own graph of the operator."""
+
+    inputs: list[torch.Tensor]
+    weights: list[torch.Tensor]
+    results: tuple[torch.Tensor, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Computer:
+    """Carries out operations with kernels; counts the loss."""
+
+    kernels: Mapping[str, Kernel]  # by the name of an operator's place
+    names: Sequence[str]  # of places
+    seed: int = 0
+    answer_weight: float = 1.0  # of each target, in the mean over a step
+    loss: float = 0.0
+    projections: dict[int, tuple[Projection, ...]] = field(default_factory=dict)
+
+    def run(self, operation: Operation, frame: Frame) -> None:
+        """Carry out one operation."""
+        kind, phase = operation.op.kind, operation.step.phase
+        if kind == "matmul":
+            _MATMUL[phase](self, operation, frame)
+        elif kind == "loss":
+            (self._loss_back if phase in "IW" else self._loss)(operation, frame)
+        elif phase in "IW":
+            self._back(operation, frame)
+        else:
+            self._forward(operation, frame)
+
+    def _listed(self, operation: Operation) -> tuple[Projection, ...]:
+        found = self.projections.get(id(operation.op))
+        if found is None:
+            found = self.projections[id(operation.op)] = projections_of(operation.op)
+        return found
+
+    def _matmul(self, operation: Operation, frame: Frame) -> None:
+        source = read(operation.inputs[0], frame)
+        weights = held_weights(operation, frame)
+        adds = {each.name: each.adds for each in operation.weights}
+        with torch.no_grad():
+            found = project(source, self._listed(operation), weights, adds)
+        write_all(operation, frame, found)
+
+    def _matmul_inputs(self, operation: Operation, frame: Frame) -> None:
+        if not operation.writes:
+            return
+        gradients = [
+            each if counts else None
+            for each, counts in zip(incoming(operation, frame), operation.counted, strict=True)
+        ]
+        weights = held_weights(operation, frame)
+        (written,) = operation.writes
+        with torch.no_grad():
+            found = project_back(gradients, self._listed(operation), weights)
+        if found is None:
+            given = operation.inputs[0]
+            assert given is not None
+            found = next(iter(weights.values())).new_zeros(given.shape)
+        write(written, frame, found)
+
+    def _matmul_weights(self, operation: Operation, frame: Frame) -> None:
+        source = read(operation.inputs[0], frame)
+        totals = gradient_views(operation, frame)
+        listed = [
+            each if each.bias is None or each.bias.name in totals else _without_bias(each)
+            for each in self._listed(operation)
+        ]
+        with torch.no_grad():
+            gradients = incoming(operation, frame)
+            if source.dtype != next(iter(totals.values())).dtype:
+                source, gradients = source.float(), [None if g is None else g.float() for g in gradients]
+            weight_gradients(source, gradients, listed, totals)
+
+    def _work(self, operation: Operation, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Work:
+        return Work(
+            op=operation.op, sizes=operation.sizes, at=operation.at, inputs=tuple(inputs),
+            weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
+            adds={each.name: each.adds for each in operation.weights}, seed=self.seed,
+        )  # fmt: skip
+
+    def _traced(self, operation: Operation, frame: Frame) -> Context:
+        """The results, with PyTorch's graph of how they were made."""
+        inputs = [_leaf(given, frame) for given in operation.inputs]
+        weights = [each.detach().requires_grad_() for each in held_weights(operation, frame).values()]
+        kernel = self.kernels[self.names[operation.step.instance]]
+        with torch.enable_grad():
+            found = kernel(self._work(operation, inputs, weights))
+        return Context(inputs=inputs, weights=weights, results=found)
+
+    def _forward(self, operation: Operation, frame: Frame) -> None:
+        phase = operation.step.phase
+        if phase == "N" or (phase == "F" and operation.recompute):
+            with torch.no_grad():
+                inputs = [read(given, frame) for given in operation.inputs]
+                weights = list(held_weights(operation, frame).values())
+                kernel = self.kernels[self.names[operation.step.instance]]
+                found = kernel(self._work(operation, inputs, weights))
+        else:
+            context = frame.contexts[operation.cell] = self._traced(operation, frame)
+            found = tuple(each.detach() for each in context.results)
+        write_all(operation, frame, found)
+
+    def _back(self, operation: Operation, frame: Frame) -> None:
+        context = frame.contexts.pop(operation.cell, None) or self._traced(operation, frame)
+        given = incoming(operation, frame)
+        pairs = [
+            (result, gradient)
+            for result, gradient in zip(context.results, given, strict=True)
+            if gradient is not None and result.requires_grad
+        ]
+        wanted = [each for each in (*context.inputs, *context.weights) if each.requires_grad]
+        found: dict[int, torch.Tensor | None] = {}
+        if pairs and wanted:
+            results, gradients = zip(*pairs, strict=True)
+            grads = torch.autograd.grad(results, wanted, gradients, allow_unused=True)
+            found = {id(each): grad for each, grad in zip(wanted, grads, strict=True)}
+        for each in operation.writes:
+            source = context.inputs[each.index]
+            grad = found.get(id(source))
+            write(each, frame, torch.zeros_like(source) if grad is None else grad)
+        if operation.gives_weights:
+            totals = gradient_views(operation, frame)
+            for held, weight in zip(operation.weights, context.weights, strict=True):
+                grad = found.get(id(weight))
+                if grad is not None and held.name in totals:
+                    totals[held.name].add_(grad)
+
+    def _loss(self, operation: Operation, frame: Frame) -> None:
+        given = operation.inputs[0]
+        if operation.statistics is not None:
+            found = frame.read(operation.statistics)
+            self._close(operation, frame, found[..., 0].log() - found[..., 1])
+            return
+        logits = read(given, frame)
+        targets = _targets(operation, frame)
+        frame.contexts[operation.cell] = logits
+        if operation.writes_statistics is not None:
+            frame.write(operation.writes_statistics, _statistics(operation, logits, targets))
+        elif operation.writes:
+            losses = F.cross_entropy(
+                logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
+            )
+            self._close(operation, frame, losses.view(targets.shape))
+
+    def _close(self, operation: Operation, frame: Frame, losses: torch.Tensor) -> None:
+        """Write the loss of every target, and count it."""
+        losses = losses * (_targets(operation, frame) != IGNORED)
+        if operation.reports:
+            self.loss += float(losses.double().sum()) * self.answer_weight
+        write_all(operation, frame, (losses,))
+
+    def _loss_back(self, operation: Operation, frame: Frame) -> None:
+        logits: torch.Tensor = frame.contexts.pop(operation.cell)
+        targets = _targets(operation, frame)
+        (low, high), counts = operation.at[operation.op.contracted[0]], targets != IGNORED
+        if operation.statistics is not None:
+            total = frame.read(operation.statistics)[..., :1]
+            shares = (logits.double().exp() / total).to(logits.dtype if logits.is_floating_point() else None)
+        else:
+            shares = logits.softmax(-1)
+        here = (targets >= low) & (targets < high)
+        places = ((targets - low) * here).unsqueeze(-1)
+        shares.scatter_add_(-1, places, -here.unsqueeze(-1).to(shares.dtype))
+        shares.mul_((counts * self.answer_weight).unsqueeze(-1).to(shares.dtype))
+        write(operation.writes[0], frame, shares)
+
+
+_MATMUL = {
+    "F": Computer._matmul, "N": Computer._matmul, "R": Computer._matmul,
+    "I": Computer._matmul_inputs, "W": Computer._matmul_weights,
+}  # fmt: skip
+
+
+def _without_bias(each: Projection) -> Projection:
+    return Projection(
+        output=each.output, weight=each.weight, bias=None, summed=each.summed, made=each.made
+    )
+
+
+def read(given: Given | None, frame: Frame) -> torch.Tensor:
+    """An input, or the part of it that is worked on."""
+    assert given is not None
+    tensor = frame.given[given.name] if given.name else frame.read(given.candidates)
+    for axis, start, length in given.cut:
+        tensor = tensor.narrow(axis, start, length)
+    return tensor
+
+
+def _leaf(given: Given | None, frame: Frame) -> torch.Tensor:
+    """An input from which gradients are asked; where a backward does not read it, zeros stand for it."""
+    assert given is not None
+    if not given.candidates and not given.name:
+        return torch.zeros(given.shape, requires_grad=True)
+    tensor = read(given, frame).detach()
+    return tensor.requires_grad_() if given.floats and tensor.is_floating_point() else tensor
+
+
+def incoming(operation: Operation, frame: Frame) -> list[torch.Tensor | None]:
+    """The gradient of each result, all contributions added; None where there are none."""
+    found: list[torch.Tensor | None] = []
+    for contributions in operation.incoming:
+        parts = [read(each, frame) for each in contributions]
+        total = parts[0] if parts else None
+        for part in parts[1:]:
+            total = part if total is None else total + part
+        found.append(total)
+    return found
+
+
+def held_weights(operation: Operation, frame: Frame) -> dict[str, torch.Tensor]:
+    """The weights of an operator on this device, by name."""
+    found = {}
+    for each in operation.weights:
+        tensor = each.parcel.views(frame.weights(each.parcel, operation.sources))[each.key]
+        for axis, start, length in each.cut:
+            tensor = tensor.narrow(axis, start, length)
+        found[each.name] = tensor
+    return found
+
+
+def gradient_views(operation: Operation, frame: Frame) -> dict[str, torch.Tensor]:
+    """Where the gradients of an operator's weights are added, for those that are its to give."""
+    found = {}
+    for each in operation.weights:
+        if each.counts:
+            tensor = each.parcel.views(frame.gradients(each.parcel))[each.key]
+            for axis, start, length in each.cut:
+                tensor = tensor.narrow(axis, start, length)
+            found[each.name] = tensor
+    return found
+
+
+def write_all(operation: Operation, frame: Frame, found: Sequence[torch.Tensor]) -> None:
+    """Write the results of an operator."""
+    for each in operation.writes:
+        write(each, frame, found[each.index])
+
+
+def write(written: Written, frame: Frame, tensor: torch.Tensor) -> None:
+    """Write one result; a serial part of a value that is written whole among zeros."""
+    for axis, start, length in written.spread:
+        after = length - start - tensor.shape[axis]
+        if start or after:
+            pads = [0, 0] * (tensor.dim() - 1 - axis) + [start, after]
+            tensor = F.pad(tensor, pads)
+    frame.write(written.value, tensor)
+
+
+def _targets(operation: Operation, frame: Frame) -> torch.Tensor:
+    """The right answers for the part at work."""
+    tensor = frame.targets[operation.step.name]
+    for axis, dim in enumerate(operation.op.output.dims):
+        low, high = operation.at[dim]
+        tensor = tensor.narrow(axis, low, high - low)
+    return tensor
+
+
+def _statistics(operation: Operation, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Of every target: the sum of exponentials, and the logit of the right answer; both add up over parts.
+
+    In double precision, where exponentials of logits do not overflow below 700.
+    """
+    low, high = operation.at[operation.op.contracted[0]]
+    wide = logits.double()
+    here = (targets >= low) & (targets < high)
+    right = wide.gather(-1, ((targets - low) * here).unsqueeze(-1)).squeeze(-1) * here
+    return torch.stack((wide.exp().sum(-1), right), dim=-1)

@@ -1,0 +1,314 @@
+"""One process of a run: its own turns of a program's step, one after another."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from trainwright.program.losses import STATISTICS
+from trainwright.program.lower import Program, Route
+from trainwright.program.moves import groups
+from trainwright.program.offload import BROUGHT
+from trainwright.program.sequence import Turn, sequence, takes_part
+from trainwright.program.shards import base_name
+from trainwright.program.step import GRADIENT, Step, Value
+from trainwright.runtime.compute import Computer
+from trainwright.runtime.frame import Frame
+from trainwright.runtime.groups import Groups, build_groups, start_gather, start_scatter
+from trainwright.runtime.operation import Assembler, Operation
+from trainwright.runtime.parcels import Parcel, build_parcels, weight_key
+from trainwright.runtime.transfer import Arrival, Transfer, build_transfer
+from trainwright.runtime.work import Kernel
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Microbatch:
+    """What a model is given, and what it should answer, by name; whole tensors of one microbatch."""
+
+    given: Mapping[str, torch.Tensor]
+    targets: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One step as this process carries it out."""
+
+    step: Step
+    operation: Operation | None = None
+    transfers: tuple[tuple[tuple[Value, ...] | None, Value | None, Transfer], ...] = ()
+    parcels: tuple[Parcel, ...] = ()
+    members: tuple[tuple[int, ...], ...] = ()  # of the group of each parcel
+    reads: tuple[Value, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """The state of one process: parcels, and the turns that it takes."""
+
+    program: Program
+    device: int
+    torch_device: torch.device
+    parcels: Mapping[tuple[str, ...], Parcel]
+    deeds: Mapping[tuple[int, int], Deed]
+    turns: tuple[Turn, ...]
+    groups: Groups
+    computer: Computer
+    reads: Mapping[int, Counter[Value]]  # by route, how often each value is read here
+    frames: dict[int, Frame] = field(default_factory=dict)
+    pending: list[tuple[Arrival, Parcel]] = field(default_factory=list)
+    stale: bool = False  # whether weights must be gathered before they are used
+
+    def run_step(self, batch: Sequence[Microbatch]) -> float:
+        """Forward and backward of all microbatches; gradients are reduced after it. This device's loss."""
+        self.computer.loss = 0.0
+        for number, microbatch in enumerate(batch):
+            route = number % len(self.program.routes)
+            self.frames[number] = Frame(
+                number, dict(microbatch.given), dict(microbatch.targets), reads_left=dict(self.reads[route])
+            )
+        for parcel in self.parcels.values():
+            parcel.gradients.zero_()
+        once = Frame(-1, {}, {})
+        for turn in self.turns:
+            deed = self.deeds[(turn.route, turn.step)]
+            self._do(deed, self.frames.get(turn.microbatch, once))
+        self._settle()
+        self.frames.clear()
+        return self.computer.loss
+
+    def _do(self, deed: Deed, frame: Frame) -> None:
+        step = deed.step
+        if step.state:
+            self._state(deed, frame)
+        elif deed.operation is not None:
+            self.computer.run(deed.operation, frame)
+        elif step.kind == "join":
+            self._join(deed, frame)
+        elif step.kind == "copy":
+            self._copy(deed, frame)
+        else:
+            self._move(deed, frame)
+        for value in deed.reads:
+            frame.release(value)
+
+    def _move(self, deed: Deed, frame: Frame) -> None:
+        for candidates, written, transfer in deed.transfers:
+            tensor = frame.read(candidates) if candidates is not None else None
+            arrival = transfer.start(tensor, frame.microbatch)
+            if deed.step.scale != 1.0:
+                arrival = _scaled(arrival, deed.step.scale)
+            if written is not None:
+                frame.arrive(written, arrival)
+            else:
+                self.pending.append((arrival, None))  # type: ignore[arg-type]
+
+    def _join(self, deed: Deed, frame: Frame) -> None:
+        (written,) = deed.step.writes
+        parts = [frame.read((value,)) for value in sorted(deed.step.reads, key=_part_number)]
+        dim = deed.step.reads[0].name.partition("#")[2].partition(".")[0]
+        dims = list(self.program.routes[0].shapes[base_name(written.name)].dims)
+        axis = dims.index(dim if dim in dims else "kv_heads")
+        frame.write(written, torch.cat(parts, dim=axis))
+
+    def _copy(self, deed: Deed, frame: Frame) -> None:
+        """Between a device and its host, which keeps what was copied to it."""
+        for value in deed.step.reads:
+            frame.host[value] = frame.read((value,)).to("cpu")  # type: ignore[index]
+        for value in deed.step.writes:
+            kept = frame.host[Value(value.name.removesuffix(BROUGHT), value.layout)]  # type: ignore[index]
+            frame.write(value, kept.to(self.torch_device))
+
+    def _state(self, deed: Deed, frame: Frame) -> None:
+        step = deed.step
+        for parcel, members in zip(deed.parcels, deed.members, strict=True):
+            if step.phase == "P":
+                if self.stale:
+                    self._renew(parcel, members)
+            elif step.kind == "all_gather":
+                self._gather(step, parcel, members, frame)
+            elif step.phase == "S":
+                self._reduce(step, parcel, members)
+            else:
+                self._scatter(parcel, members, frame)
+
+    def _renew(self, parcel: Parcel, members: tuple[int, ...]) -> None:
+        own = parcel.own_weights().clone()
+        start_gather(parcel.weights, own, self.groups.of(members)).wait()
+
+    def _gather(self, step: Step, parcel: Parcel, members: tuple[int, ...], frame: Frame) -> None:
+        whole = parcel.weights.new_empty(parcel.size)
+        work = start_gather(whole, parcel.weights, self.groups.of(members))
+        for value in step.writes:
+            frame.gathered.setdefault(value.name, {})[parcel.key] = Arrival([work], lambda: whole)
+
+    def _scatter(self, parcel: Parcel, members: tuple[int, ...], frame: Frame) -> None:
+        fresh = frame.fresh.pop(parcel.key, None)
+        if fresh is None:
+            fresh = parcel.gradients.new_zeros(parcel.size)
+        out = torch.empty_like(parcel.gradients)
+        work = start_scatter(out, fresh, self.groups.of(members))
+        self._settle(keep=2)
+        self.pending.append((Arrival([work], lambda: out, [fresh]), parcel))
+
+    def _settle(self, keep: int = 0) -> None:
+        """Add what was scattered to the gradients; the last few may still be on their way."""
+        while len(self.pending) > keep:
+            arrival, parcel = self.pending.pop(0)
+            came = arrival.wait()
+            if parcel is not None and came is not None:
+                parcel.gradients.add_(came)
+
+    def _reduce(self, step: Step, parcel: Parcel, members: tuple[int, ...]) -> None:
+        self._settle()
+        group = self.groups.of(members)
+        if step.kind == "reduce_scatter":
+            out = parcel.own_gradients().clone()
+            start_scatter(out, parcel.gradients, group).wait()
+            parcel.own_gradients().copy_(out)
+        else:
+            dist.all_reduce(parcel.gradients, group=group)
+
+    def whole_loss(self, loss: float) -> float:
+        """The loss of the step, over all processes."""
+        total = torch.tensor(loss, dtype=torch.float64, device=self.torch_device)
+        dist.all_reduce(total)
+        return float(total)
+
+
+def _part_number(value: Value) -> int:
+    return int(value.name.partition("#")[2].split(".")[1])
+
+
+def _scaled(arrival: Arrival, scale: float) -> Arrival:
+    def finish() -> torch.Tensor | None:
+        came = arrival.finish()
+        return None if came is None else came * scale
+
+    return Arrival(arrival.works, finish, arrival.kept)
+
+
+def build_worker(
+    program: Program,
+    device: int,
+    kernels: Mapping[str, Kernel],
+    torch_device: torch.device,
+    timeout: timedelta = timedelta(minutes=5),
+) -> Worker:
+    """The worker of one device; every process must build one for the same program."""
+    made = build_groups(_members(program), timeout)
+    parcels = build_parcels(program, device)
+    dtype = DTYPES[program.plan.precision]
+    for parcel in parcels.values():
+        parcel.allocate(dtype, torch_device)
+    by_weight = {slot.key: parcel for parcel in parcels.values() for slot in parcel.slots}
+    maker = _Maker(
+        program=program, device=device, made=made, parcels=by_weight,
+        like=torch.empty(0, dtype=dtype, device=torch_device),
+    )  # fmt: skip
+    deeds = {(r, n): deed for r in range(len(program.routes)) for n, deed in maker.deeds(r)}
+    return Worker(
+        program=program, device=device, torch_device=torch_device, parcels=parcels, deeds=deeds, groups=made,
+        turns=tuple(turn for turn in sequence(program) if (turn.route, turn.step) in deeds),
+        computer=Computer(kernels=kernels, names=[each.name for each in program.instances]),
+        reads={r: maker.counts(r, deeds) for r in range(len(program.routes))},
+    )  # fmt: skip
+
+
+def _members(program: Program) -> Iterator[tuple[int, ...]]:
+    """All groups of devices that any step communicates in."""
+    for route in program.routes:
+        for step in route.steps:
+            if step.state:
+                yield from step.groups
+            elif step.move is not None:
+                yield from (senders for senders, _ in groups(step.move))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Maker:
+    """Builds what one device does for each step."""
+
+    program: Program
+    device: int
+    made: Groups
+    parcels: Mapping[str, Parcel]
+    like: torch.Tensor
+    reduced: set[tuple[object, ...]] = field(default_factory=set)
+
+    def deeds(self, number: int) -> Iterator[tuple[int, Deed]]:
+        """The steps of a route that this device takes part in."""
+        route = self.program.routes[number]
+        assembler = Assembler(
+            program=self.program, route=route, builder=self.program.builders[number], device=self.device,
+            parcels=self.parcels,
+        )  # fmt: skip
+        for index, step in enumerate(route.steps):
+            if not takes_part(step, self.device):
+                continue
+            if step.state:
+                deed = self._state(step)
+            elif step.kind == "compute":
+                deed = self._compute(step, assembler)
+            elif step.move is not None:
+                deed = self._move(number, index, step, assembler)
+            else:
+                reads = tuple(step.reads)
+                deed = Deed(step=step, reads=reads)
+            if deed is not None:
+                yield index, deed
+
+    def _compute(self, step: Step, assembler: Assembler) -> Deed:
+        operation = assembler.build(step)
+        reads = tuple(value for each in operation.reads for value in each)
+        return Deed(step=step, operation=operation, reads=reads)
+
+    def _move(self, number: int, index: int, step: Step, assembler: Assembler) -> Deed:
+        assert step.move is not None
+        found = []
+        reads: list[Value] = []
+        route = self.program.routes[number]
+        tag = ((number * len(route.steps) + index) * 8) * (self.program.plan.microbatches + 1)
+        for at, (read, written) in enumerate(zip(step.reads, step.writes, strict=True)):
+            dims = route.shapes[read.name.removeprefix(GRADIENT)].dims
+            sends = self.device in step.move.source.mesh.devices
+            receives = self.device in step.move.target.mesh.devices
+            like = self.like.double() if base_name(read.name).endswith(STATISTICS) else self.like
+            first = tag + at * (self.program.plan.microbatches + 1)
+            transfer = build_transfer(step.move, dims, self.device, self.made, first, like)
+            candidates = assembler.candidates(read) if sends else None
+            reads += candidates or ()
+            found.append((candidates, written if receives else None, transfer))
+        return Deed(step=step, transfers=tuple(found), reads=tuple(reads))
+
+    def _state(self, step: Step) -> Deed | None:
+        """Weights or gradients that are gathered or reduced; what another place does too is done once."""
+        parcels: dict[tuple[str, ...], Parcel] = {}
+        for weight in step.state:
+            parcel = self.parcels.get(weight_key(self.program, weight))
+            if parcel is not None:
+                parcels[parcel.key] = parcel
+        members = tuple(sorted(next(each for each in step.groups if self.device in each)))
+        listed = []
+        for parcel in parcels.values():
+            key = (step.phase, step.kind, members, parcel.key)
+            if step.phase in "PS" and key in self.reduced:
+                continue
+            if len(members) > 1:
+                self.reduced.add(key)
+                listed.append(parcel)
+        if not listed:
+            return None
+        return Deed(step=step, parcels=tuple(listed), members=(members,) * len(listed))
+
+    def counts(self, number: int, deeds: Mapping[tuple[int, int], Deed]) -> Counter[Value]:
+        """How often this device reads each value of a microbatch."""
+        found: Counter[Value] = Counter()
+        for (route, _), deed in deeds.items():
+            if route == number:
+                found.update(deed.reads)
+        return found
