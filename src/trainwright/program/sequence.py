@@ -120,7 +120,9 @@ def _actions(program: Program, orders: Sequence, parts: Sequence[_Parts]) -> Ite
         raise BadInput("plan: action", str(stuck), "waits for what waits for it", "change the orders")
 
 
-def _data(program: Program, known: Mapping[Action, int], parts: Sequence[_Parts]) -> dict[Action, set[Action]]:
+def _data(
+    program: Program, known: Mapping[Action, int], parts: Sequence[_Parts]
+) -> dict[Action, set[Action]]:
     """Which actions wait for the results of which."""
     homes: dict[tuple[_Part, int], Action] = {}
     for action in known:

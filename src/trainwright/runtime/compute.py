@@ -7,7 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from trainwright.runtime.frame import Frame
-from trainwright.runtime.kernels.matmul import Projection, project, project_back, projections_of, weight_gradients
+from trainwright.runtime.kernels.matmul import (
+    Projection,
+    project,
+    project_back,
+    projections_of,
+    weight_gradients,
+)
 from trainwright.runtime.operation import Given, Operation, Written
 from trainwright.runtime.work import Kernel, Work
 
@@ -32,6 +38,7 @@ class Computer:
     seed: int = 0
     answer_weight: float = 1.0  # of each target, in the mean over a step
     loss: float = 0.0
+    forgets: bool = False  # whether no backward will follow
     projections: dict[int, tuple[Projection, ...]] = field(default_factory=dict)
 
     def run(self, operation: Operation, frame: Frame) -> None:
@@ -90,7 +97,9 @@ class Computer:
                 source, gradients = source.float(), [None if g is None else g.float() for g in gradients]
             weight_gradients(source, gradients, listed, totals)
 
-    def _work(self, operation: Operation, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Work:
+    def _work(
+        self, operation: Operation, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+    ) -> Work:
         return Work(
             op=operation.op, sizes=operation.sizes, at=operation.at, inputs=tuple(inputs),
             weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
@@ -108,7 +117,7 @@ class Computer:
 
     def _forward(self, operation: Operation, frame: Frame) -> None:
         phase = operation.step.phase
-        if phase == "N" or (phase == "F" and operation.recompute):
+        if phase == "N" or self.forgets or (phase == "F" and operation.recompute):
             with torch.no_grad():
                 inputs = [read(given, frame) for given in operation.inputs]
                 weights = list(held_weights(operation, frame).values())
@@ -191,9 +200,7 @@ _MATMUL = {
 
 
 def _without_bias(each: Projection) -> Projection:
-    return Projection(
-        output=each.output, weight=each.weight, bias=None, summed=each.summed, made=each.made
-    )
+    return Projection(output=each.output, weight=each.weight, bias=None, summed=each.summed, made=each.made)
 
 
 def read(given: Given | None, frame: Frame) -> torch.Tensor:

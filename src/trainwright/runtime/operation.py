@@ -14,7 +14,7 @@ from trainwright.program.losses import STATISTICS
 from trainwright.program.lower import Program, Route
 from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
-from trainwright.runtime.parcels import Parcel, weight_key
+from trainwright.runtime.parcels import Parcel, key_of
 from trainwright.runtime.work import Span
 
 Candidates = tuple[Value, ...]
@@ -153,7 +153,9 @@ class Assembler:
 
     def _region(self, index: int, layout: Layout, tensor: Tensor) -> dict[str, Span]:
         sizes = self.builder.sizes(self.program.instances[index])
-        return region(layout, {dim: sizes[dim] for dim in tensor.dims}, layout.mesh.devices.index(self.device))
+        return region(
+            layout, {dim: sizes[dim] for dim in tensor.dims}, layout.mesh.devices.index(self.device)
+        )
 
     def _cut(self, step: Step, tensor: Tensor, held: Mapping[str, Span]) -> tuple[tuple[int, int, int], ...]:
         """The serial part at work of a tensor that is there as a whole: axis, from, length."""
@@ -180,7 +182,7 @@ class Assembler:
 
     def _weights(self, step: Step, instance: Instance) -> Iterator[Held]:
         for tensor in instance.op.weights:
-            key = weight_key(self.program, (step.instance, tensor.name))
+            key = key_of(self.program, (step.instance, tensor.name))
             layout = self.builder.layout(step.instance, tensor, "read")
             repeats = self._repeats(step, instance.op, tensor)
             yield Held(
@@ -268,5 +270,3 @@ def _is_first(layout: Layout, device: int, besides: set[int]) -> bool:
     """Whether a device is the first along the axes over which a value is shared out, besides some."""
     at = layout.mesh.coordinates(layout.mesh.devices.index(device))
     return not any(at[axis] for axis in layout.partial if axis not in besides)
-
-

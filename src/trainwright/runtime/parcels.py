@@ -9,6 +9,7 @@ import torch
 from trainwright.program.bundles import Bundle
 from trainwright.program.layout import Region, region
 from trainwright.program.lower import Program
+from trainwright.program.reference import weight_key
 from trainwright.program.step import Weight
 from trainwright.runtime.groups import Members
 
@@ -127,10 +128,11 @@ class Parcel:
                 yield slot, first - slot.start, last - slot.start, self.master[first - low : last - low]
 
 
-def weight_key(program: Program, weight: Weight) -> str:
+def key_of(program: Program, weight: Weight) -> str:
     """The name under which a weight is stored; a tied one has the same at all of its places."""
-    index, name = weight
-    return name if name in program.setting.graph.tied else f"{program.instances[index].block}/{name}"
+    instance = program.instances[weight[0]]
+    tensor = next(each for each in instance.op.weights if each.name == weight[1])
+    return weight_key(program.setting.graph, instance, tensor)
 
 
 def build_parcels(program: Program, device: int) -> dict[tuple[str, ...], Parcel]:
@@ -153,9 +155,7 @@ def _apart(program: Program, bundle: Bundle) -> Iterator[tuple[Weight, ...]]:
     yield from ((weight,) for weight in tied)
 
 
-def _parcel(
-    program: Program, route: int, bundle: Bundle, weights: Sequence[Weight], device: int
-) -> Parcel:
+def _parcel(program: Program, route: int, bundle: Bundle, weights: Sequence[Weight], device: int) -> Parcel:
     slots = tuple(_slots(program, route, weights, device))
     parts = lcm(len(bundle.group), len(bundle.sharded("weights")), len(bundle.sharded("gradients")))
     size = -(-slots[-1].end // parts) * parts
@@ -182,7 +182,7 @@ def _slots(program: Program, route: int, weights: Sequence[Weight], device: int)
         instance = program.instances[index]
         tensor = next(each for each in instance.op.weights if each.name == name)
         slot = Slot(
-            key=weight_key(program, (index, name)), dims=tensor.dims,
+            key=key_of(program, (index, name)), dims=tensor.dims,
             sizes=tuple(program.builders[route].sizes(instance)[dim] for dim in tensor.dims),
             region=weight_region(program, route, (index, name), device), start=start,
         )  # fmt: skip

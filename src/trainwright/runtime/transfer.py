@@ -167,7 +167,12 @@ class _Exchange:
         out = tensor.new_empty(sum(sizes))
         given = torch.cat(sent)
         work = dist.all_to_all_single(
-            out, given, sizes, [each.numel() for each in sent], group=self.made.of(self.members), async_op=True
+            out,
+            given,
+            sizes,
+            [each.numel() for each in sent],
+            group=self.made.of(self.members),
+            async_op=True,
         )
 
         def finish() -> torch.Tensor:

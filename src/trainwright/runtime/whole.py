@@ -1,6 +1,7 @@
 """A graph as an ordinary PyTorch module, on one device: what every plan of it must equal."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -8,11 +9,14 @@ from torch import nn
 
 from trainwright.model.flow import Instance, recycled, wire
 from trainwright.model.graph import Graph, dim_sizes
+from trainwright.program.reference import weight_key
 from trainwright.runtime.compute import IGNORED
 from trainwright.runtime.kernels import kernel_of
 from trainwright.runtime.kernels.experts import grouped, routes_of
 from trainwright.runtime.kernels.matmul import project, projections_of
 from trainwright.runtime.work import Kernel, Work
+
+Initial = Callable[[str, Sequence[int]], torch.Tensor]  # of a key and the sizes of a weight
 
 
 def build_kernels(graph: Graph) -> dict[str, Kernel]:
@@ -32,14 +36,14 @@ class Whole(nn.Module):
         self.graph, self.kernels, self.seq = graph, kernels, seq
         self.instances = wire(graph)
         self.table = nn.ParameterDict()
-        generator = torch.Generator().manual_seed(seed)
+        initial = build_initial(graph, seed)
         for instance in self.instances:
             sizes = self._sizes(instance, 1)
             for weight in instance.op.weights:
-                key = parameter_key(graph, instance, weight.name)
-                if key not in self.table:
+                key = weight_key(graph, instance, weight)
+                if module_name(key) not in self.table:
                     shape = [sizes[dim] for dim in weight.dims]
-                    self.table[key] = nn.Parameter(initial(weight.name, shape, instance, generator))
+                    self.table[module_name(key)] = nn.Parameter(initial(key, shape))
 
     def _sizes(self, instance: Instance, batch: int) -> dict[str, int]:
         return dim_sizes(self.graph, self.graph.segments[instance.segment], batch, self.seq)
@@ -91,14 +95,38 @@ class Whole(nn.Module):
 
 
 def parameter_key(graph: Graph, instance: Instance, name: str) -> str:
-    """The name under which a weight is stored; a tied one has the same at all of its places."""
-    return (name if name in graph.tied else f"{instance.block}/{name}").replace(".", ":")
+    """The name of a weight as a module may have it: without dots."""
+    weight = next(each for each in instance.op.weights if each.name == name)
+    return module_name(weight_key(graph, instance, weight))
 
 
-def initial(name: str, shape: Sequence[int], instance: Instance, generator: torch.Generator) -> torch.Tensor:
-    """Ones for scales, zeros for biases, and small numbers for the rest (Radford et al. 2019)."""
-    if instance.op.kind == "norm":
-        return torch.zeros(*shape) if name.endswith("bias") else torch.ones(*shape)
-    if name.endswith(".bias"):
-        return torch.zeros(*shape)
-    return torch.randn(*shape, generator=generator) * 0.02
+def module_name(key: str) -> str:
+    """The key of a weight as a module may name it."""
+    return key.replace(".", ":")
+
+
+def build_initial(graph: Graph, seed: int = 0) -> Initial:
+    """The first value of every weight, from its key: ones for scales, zeros for biases, else small numbers.
+
+    Small numbers have the deviation 0.02 (Radford et al. 2019).
+    """
+    kinds = {
+        weight_key(graph, instance, weight): (instance.op.kind, weight.name)
+        for instance in wire(graph)
+        for weight in instance.op.weights
+    }
+
+    def initial(key: str, sizes: Sequence[int]) -> torch.Tensor:
+        kind, name = kinds[key]
+        if name.endswith(".bias"):
+            return torch.zeros(*sizes)
+        if kind == "norm":
+            return torch.ones(*sizes)
+        return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed_of(seed, key))) * 0.02
+
+    return initial
+
+
+def seed_of(*words: object) -> int:
+    """A seed that depends on some words alone."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, words)).encode()).digest()[:7], "big")

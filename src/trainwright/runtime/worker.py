@@ -19,7 +19,7 @@ from trainwright.runtime.compute import Computer
 from trainwright.runtime.frame import Frame
 from trainwright.runtime.groups import Groups, build_groups, start_gather, start_scatter
 from trainwright.runtime.operation import Assembler, Operation
-from trainwright.runtime.parcels import Parcel, build_parcels, weight_key
+from trainwright.runtime.parcels import Parcel, build_parcels, key_of
 from trainwright.runtime.transfer import Arrival, Transfer, build_transfer
 from trainwright.runtime.work import Kernel
 
@@ -63,22 +63,26 @@ class Worker:
     pending: list[tuple[Arrival, Parcel]] = field(default_factory=list)
     stale: bool = False  # whether weights must be gathered before they are used
 
-    def run_step(self, batch: Sequence[Microbatch]) -> float:
+    def run_step(self, batch: Sequence[Microbatch], *, forward_only: bool = False) -> float:
         """Forward and backward of all microbatches; gradients are reduced after it. This device's loss."""
         self.computer.loss = 0.0
+        self.computer.forgets = forward_only
         for number, microbatch in enumerate(batch):
             route = number % len(self.program.routes)
             self.frames[number] = Frame(
                 number, dict(microbatch.given), dict(microbatch.targets), reads_left=dict(self.reads[route])
             )
-        for parcel in self.parcels.values():
+        for parcel in self.parcels.values() if not forward_only else ():
             parcel.gradients.zero_()
         once = Frame(-1, {}, {})
         for turn in self.turns:
             deed = self.deeds[(turn.route, turn.step)]
+            if forward_only and deed.step.phase not in "PFN":
+                continue
             self._do(deed, self.frames.get(turn.microbatch, once))
         self._settle()
         self.frames.clear()
+        self.stale = False
         return self.computer.loss
 
     def _do(self, deed: Deed, frame: Frame) -> None:
@@ -289,7 +293,7 @@ class _Maker:
         """Weights or gradients that are gathered or reduced; what another place does too is done once."""
         parcels: dict[tuple[str, ...], Parcel] = {}
         for weight in step.state:
-            parcel = self.parcels.get(weight_key(self.program, weight))
+            parcel = self.parcels.get(key_of(self.program, weight))
             if parcel is not None:
                 parcels[parcel.key] = parcel
         members = tuple(sorted(next(each for each in step.groups if self.device in each)))

@@ -46,9 +46,7 @@ def _by_distance(work: Work) -> torch.Tensor:
     if work.length(table.dims[0]) < rows:
         raise BadInput(f"op {work.op.name}", table.dims[0], "is looked up by distance", "keep it whole")
     dims = work.op.output.dims
-    left, right = (
-        torch.arange(*work.at[dim], device=weight.device) for dim in dims if dim.startswith("seq")
-    )
+    left, right = (torch.arange(*work.at[dim], device=weight.device) for dim in dims if dim.startswith("seq"))
     distance = (left[:, None] - right[None, :] + rows // 2).clamp(0, rows - 1)
     found = weight[distance]  # places, places, width
     return found if dims[-1] == table.dims[1] else found.movedim(-1, 0)

@@ -86,7 +86,9 @@ def _shape(each: Projection, weights: Mapping[str, torch.Tensor]) -> list[int]:
 
 
 def project_back(
-    gradients: Sequence[torch.Tensor | None], listed: Sequence[Projection], weights: Mapping[str, torch.Tensor]
+    gradients: Sequence[torch.Tensor | None],
+    listed: Sequence[Projection],
+    weights: Mapping[str, torch.Tensor],
 ) -> torch.Tensor | None:
     """The gradient of the input, from those of the results that count here."""
     total: torch.Tensor | None = None

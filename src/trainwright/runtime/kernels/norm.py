@@ -21,7 +21,9 @@ def normalize(work: Work) -> tuple[torch.Tensor, ...]:
         dims, wanted = listed[0].dims, op.inputs[index].dims
         for dim in dims:
             if work.length(dim) < work.sizes[dim]:
-                raise BadInput(f"op {op.name}", dim, "is split, but the norm is over all of it", "keep it whole")
+                raise BadInput(
+                    f"op {op.name}", dim, "is split, but the norm is over all of it", "keep it whole"
+                )
         axes = [wanted.index(dim) for dim in dims]
         weights = [aligned(work.weights[weight.name], weight.dims, wanted) for weight in listed]
         found.append(_scaled(tensor, axes, weights))
