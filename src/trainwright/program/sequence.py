@@ -9,7 +9,7 @@ from trainwright.errors import BadInput
 from trainwright.plan.action import Action
 from trainwright.program.entries import action_phase
 from trainwright.program.lower import Program, Route
-from trainwright.program.tabulate import action_phases, orders_of
+from trainwright.program.tabulate import action_phases, is_merged, orders_of
 from trainwright.program.step import Step
 
 
@@ -31,8 +31,8 @@ def sequence(program: Program) -> tuple[Turn, ...]:
     is done once comes as early as it can: gathers first, reductions as soon as their gradients are there.
     """
     orders = orders_of(program)
-    split = any(action.phase == "W" for order in orders for action in order.actions)
-    parts = [_parts(route, number, merged=not split) for number, route in enumerate(program.routes)]
+    merged = is_merged(orders)
+    parts = [_parts(route, number, merged=merged) for number, route in enumerate(program.routes)]
     listed: list[Turn] = [
         Turn(number, step, -1)
         for number, route in enumerate(program.routes)

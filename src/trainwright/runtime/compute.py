@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
+from trainwright.runtime.context import Context, Tensors, trace
 from trainwright.runtime.frame import Frame
+from trainwright.runtime.kernels.experts import (
+    carries,
+    grouped_weight_gradients,
+    project_grouped,
+    project_grouped_back,
+)
 from trainwright.runtime.kernels.matmul import (
     Projection,
     project,
@@ -15,18 +22,10 @@ from trainwright.runtime.kernels.matmul import (
     weight_gradients,
 )
 from trainwright.runtime.operation import Given, Operation, Written
+from trainwright.runtime.routed import experts_of
 from trainwright.runtime.work import Kernel, Work
 
 IGNORED = -100  # a target that does not count
-
-
-@dataclass(slots=True)
-class Context:
-    """What a forward leaves for its backward: PyTorch's own graph of the operator."""
-
-    inputs: list[torch.Tensor]
-    weights: list[torch.Tensor]
-    results: tuple[torch.Tensor, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +34,7 @@ class Computer:
 
     kernels: Mapping[str, Kernel]  # by the name of an operator's place
     names: Sequence[str]  # of places
+    like: torch.Tensor  # of the dtype of computation, on the device
     seed: int = 0
     answer_weight: float = 1.0  # of each target, in the mean over a step
     loss: float = 0.0
@@ -46,6 +46,8 @@ class Computer:
         kind, phase = operation.op.kind, operation.step.phase
         if kind == "matmul":
             _MATMUL[phase](self, operation, frame)
+        elif kind == "grouped_matmul":
+            self._grouped(operation, frame)
         elif kind == "loss":
             (self._loss_back if phase in "IW" else self._loss)(operation, frame)
         elif phase in "IW":
@@ -61,6 +63,8 @@ class Computer:
 
     def _matmul(self, operation: Operation, frame: Frame) -> None:
         source = read(operation.inputs[0], frame)
+        if operation.keeps_input and operation.step.phase != "N":
+            frame.contexts[operation.cell] = source
         weights = held_weights(operation, frame)
         adds = {each.name: each.adds for each in operation.weights}
         with torch.no_grad():
@@ -85,7 +89,8 @@ class Computer:
         write(written, frame, found)
 
     def _matmul_weights(self, operation: Operation, frame: Frame) -> None:
-        source = read(operation.inputs[0], frame)
+        kept = operation.keeps_input
+        source = frame.contexts.pop(operation.cell) if kept else read(operation.inputs[0], frame)
         totals = gradient_views(operation, frame)
         listed = [
             each if each.bias is None or each.bias.name in totals else _without_bias(each)
@@ -97,6 +102,36 @@ class Computer:
                 source, gradients = source.float(), [None if g is None else g.float() for g in gradients]
             weight_gradients(source, gradients, listed, totals)
 
+    def _grouped(self, operation: Operation, frame: Frame) -> None:
+        """What experts make of their rows, or the gradients of that."""
+        block, phase = operation.step.block, operation.step.phase
+        listed = self._listed(operation)
+        experts = experts_of(frame, block, dict(operation.rows))
+        carried = operation.op.inputs[0].name == "dispatched"
+        with torch.no_grad():
+            if phase == "I":
+                weights = held_weights(operation, frame)
+                found = project_grouped_back(incoming(operation, frame), experts, listed, weights)
+                if carried:
+                    shares = frame.share_gradients.pop(block).to(found.dtype)
+                    found = torch.cat((found, shares.unsqueeze(-1)), dim=-1)
+                write(operation.writes[0], frame, found)
+                return
+            rows = read(operation.inputs[0], frame)
+            if carried:
+                frame.shares[block] = rows[:, -1]
+                rows = rows[:, :-1]
+            if phase == "W":
+                totals = gradient_views(operation, frame)
+                given = incoming(operation, frame)
+                if rows.dtype != next(iter(totals.values())).dtype:
+                    rows, given = rows.float(), [None if g is None else g.float() for g in given]
+                grouped_weight_gradients(rows, given, experts, listed, totals)
+                return
+            adds = {each.name: each.adds for each in operation.weights}
+            weights = held_weights(operation, frame)
+            write_all(operation, frame, project_grouped(rows, experts, listed, weights, adds))
+
     def _work(
         self, operation: Operation, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
     ) -> Work:
@@ -106,50 +141,51 @@ class Computer:
             adds={each.name: each.adds for each in operation.weights}, seed=self.seed,
         )  # fmt: skip
 
-    def _traced(self, operation: Operation, frame: Frame) -> Context:
-        """The results, with PyTorch's graph of how they were made."""
-        inputs = [_leaf(given, frame) for given in operation.inputs]
-        weights = [each.detach().requires_grad_() for each in held_weights(operation, frame).values()]
+    def _traced(self, operation: Operation, frame: Frame) -> tuple[Tensors, Context]:
+        """The results, and PyTorch's graph of how they were made."""
+        inputs = [_source(given, frame) for given in operation.inputs]
+        if carries(operation.op):
+            inputs[-1] = frame.shares[operation.step.block]
+        held = held_weights(operation, frame)
+        lent = [held[each.name] for each in operation.weights if each.parcel.shards_weights]
         kernel = self.kernels[self.names[operation.step.instance]]
-        with torch.enable_grad():
-            found = kernel(self._work(operation, inputs, weights))
-        return Context(inputs=inputs, weights=weights, results=found)
+        return trace(
+            lambda given, weights: kernel(self._work(operation, given, weights)),
+            inputs,
+            list(held.values()),
+            lent,
+        )
 
     def _forward(self, operation: Operation, frame: Frame) -> None:
         phase = operation.step.phase
         if phase == "N" or self.forgets or (phase == "F" and operation.recompute):
             with torch.no_grad():
-                inputs = [read(given, frame) for given in operation.inputs]
+                inputs = [
+                    frame.shares[operation.step.block] if _is_share(operation, at) else read(given, frame)
+                    for at, given in enumerate(operation.inputs)
+                ]
                 weights = list(held_weights(operation, frame).values())
                 kernel = self.kernels[self.names[operation.step.instance]]
                 found = kernel(self._work(operation, inputs, weights))
         else:
-            context = frame.contexts[operation.cell] = self._traced(operation, frame)
-            found = tuple(each.detach() for each in context.results)
+            found, frame.contexts[operation.cell] = self._traced(operation, frame)
         write_all(operation, frame, found)
 
     def _back(self, operation: Operation, frame: Frame) -> None:
-        context = frame.contexts.pop(operation.cell, None) or self._traced(operation, frame)
-        given = incoming(operation, frame)
-        pairs = [
-            (result, gradient)
-            for result, gradient in zip(context.results, given, strict=True)
-            if gradient is not None and result.requires_grad
-        ]
-        wanted = [each for each in (*context.inputs, *context.weights) if each.requires_grad]
-        found: dict[int, torch.Tensor | None] = {}
-        if pairs and wanted:
-            results, gradients = zip(*pairs, strict=True)
-            grads = torch.autograd.grad(results, wanted, gradients, allow_unused=True)
-            found = {id(each): grad for each, grad in zip(wanted, grads, strict=True)}
+        context = frame.contexts.pop(operation.cell, None) or self._traced(operation, frame)[1]
+        to_inputs, to_weights = context.back(incoming(operation, frame))
+        if carries(operation.op):
+            grad = to_inputs[-1]
+            assert grad is not None
+            before = frame.share_gradients.get(operation.step.block)
+            frame.share_gradients[operation.step.block] = grad if before is None else before + grad
         for each in operation.writes:
-            source = context.inputs[each.index]
-            grad = found.get(id(source))
-            write(each, frame, torch.zeros_like(source) if grad is None else grad)
+            grad, given = to_inputs[each.index], operation.inputs[each.index]
+            assert given is not None
+            write(each, frame, self.like.new_zeros(given.shape) if grad is None else grad)
         if operation.gives_weights:
             totals = gradient_views(operation, frame)
-            for held, weight in zip(operation.weights, context.weights, strict=True):
-                grad = found.get(id(weight))
+            for held, grad in zip(operation.weights, to_weights, strict=True):
                 if grad is not None and held.name in totals:
                     totals[held.name].add_(grad)
 
@@ -199,6 +235,10 @@ _MATMUL = {
 }  # fmt: skip
 
 
+def _is_share(operation: Operation, index: int) -> bool:
+    return operation.op.inputs[index].name == "probabilities"
+
+
 def _without_bias(each: Projection) -> Projection:
     return Projection(output=each.output, weight=each.weight, bias=None, summed=each.summed, made=each.made)
 
@@ -212,13 +252,11 @@ def read(given: Given | None, frame: Frame) -> torch.Tensor:
     return tensor
 
 
-def _leaf(given: Given | None, frame: Frame) -> torch.Tensor:
-    """An input from which gradients are asked; where a backward does not read it, zeros stand for it."""
-    assert given is not None
-    if not given.candidates and not given.name:
-        return torch.zeros(given.shape, requires_grad=True)
-    tensor = read(given, frame).detach()
-    return tensor.requires_grad_() if given.floats and tensor.is_floating_point() else tensor
+def _source(given: Given | None, frame: Frame) -> torch.Tensor:
+    """An input; where a backward does not read it, zeros stand for it."""
+    if given is None or (not given.candidates and not given.name):
+        return torch.zeros(given.shape if given else ())
+    return read(given, frame)
 
 
 def incoming(operation: Operation, frame: Frame) -> list[torch.Tensor | None]:
@@ -237,7 +275,7 @@ def held_weights(operation: Operation, frame: Frame) -> dict[str, torch.Tensor]:
     """The weights of an operator on this device, by name."""
     found = {}
     for each in operation.weights:
-        tensor = each.parcel.views(frame.weights(each.parcel, operation.sources))[each.key]
+        tensor = each.parcel.view(frame.weights(each.parcel, operation.sources), each.key)
         for axis, start, length in each.cut:
             tensor = tensor.narrow(axis, start, length)
         found[each.name] = tensor
@@ -249,7 +287,7 @@ def gradient_views(operation: Operation, frame: Frame) -> dict[str, torch.Tensor
     found = {}
     for each in operation.weights:
         if each.counts:
-            tensor = each.parcel.views(frame.gradients(each.parcel))[each.key]
+            tensor = each.parcel.view(frame.gradients(each.parcel), each.key)
             for axis, start, length in each.cut:
                 tensor = tensor.narrow(axis, start, length)
             found[each.name] = tensor

@@ -26,7 +26,11 @@ class Frame:
     contexts: dict[Cell, Any] = field(default_factory=dict)
     gathered: dict[str, dict[tuple[str, ...], Arrival | torch.Tensor]] = field(default_factory=dict)
     fresh: dict[tuple[str, ...], torch.Tensor] = field(default_factory=dict)  # gradients to be scattered
-    host: dict[str, torch.Tensor] = field(default_factory=dict)
+    host: dict[Value, torch.Tensor] = field(default_factory=dict)
+    routes: dict[str, torch.Tensor] = field(default_factory=dict)  # by block, the experts of all tokens
+    rows: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
+    shares: dict[str, torch.Tensor] = field(default_factory=dict)  # by block, the probability of each row
+    share_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def write(self, value: Value, tensor: torch.Tensor) -> None:
         """Hold a value; more of it, if it was not read since it was written."""
@@ -64,6 +68,7 @@ class Frame:
         self.reads_left[value] = left
         if left <= 0:
             self.values.pop(value, None)
+            self.gathered.pop(value.name, None)
 
     def weights(self, parcel: Parcel, sources: tuple[str, ...]) -> torch.Tensor:
         """The whole flat tensor of a parcel: as gathered under one of some names, or as it is held."""

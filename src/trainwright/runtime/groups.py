@@ -20,6 +20,12 @@ class Groups:
         """The group of some ranks."""
         return self.made[members]
 
+    def close(self) -> None:
+        """Give up the groups, with the threads and connections that they hold."""
+        for group in self.made.values():
+            dist.destroy_process_group(group)
+        self.made.clear()
+
 
 def build_groups(wanted: Iterable[Iterable[int]], timeout: timedelta) -> Groups:
     """All groups that are wanted; every process must ask for the same ones."""

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from trainwright.model.flow import Instance
 from trainwright.model.graph import Op, Tensor
-from trainwright.plan.rules import split_dim
+from trainwright.plan.rules import ROUTED, split_dim
 from trainwright.program.builder import Builder
 from trainwright.program.call import results
 from trainwright.program.layout import Layout, region
@@ -72,6 +73,8 @@ class Operation:
     reports: bool  # whether this device tells the loss
     reads: tuple[Candidates, ...]
     gives_weights: bool
+    keeps_input: bool  # whether the forward of a matmul must keep what its weights' gradients are made from
+    rows: Mapping[str, Span]  # of an operator of experts: the part of samples, places and experts
 
     @cached_property
     def cell(self) -> tuple[int, int]:
@@ -88,6 +91,7 @@ class Assembler:
     builder: Builder
     device: int
     parcels: Mapping[str, Parcel]  # by the key of a weight
+    recycled: Mapping[str, str]  # what a pass is given by the one before it
 
     def build(self, step: Step) -> Operation:
         """What a compute step is on this device."""
@@ -106,8 +110,17 @@ class Assembler:
             statistics=self.candidates(statistics[0]) if statistics else None,
             writes_statistics=made[0] if made else None, recompute=placed.recompute,
             reports=self._reports(step, op), reads=every,
+            rows=self._rows(step, instance),
+            keeps_input=bool(op.inputs) and op.inputs[0].name not in {tensor.name for tensor in op.saved},
             gives_weights=any(value.name.startswith(STATE_GRADIENT) for value in step.writes),
         )  # fmt: skip
+
+    def _rows(self, step: Step, instance: Instance) -> dict[str, Span]:
+        if instance.op.kind != "grouped_matmul":
+            return {}
+        layout = self.builder.layout(step.instance, instance.op.inputs[0], "read")
+        dims = {dim: self.builder.sizes(instance)[dim] for dim in ("batch", "seq", ROUTED)}
+        return region(layout, dims, layout.mesh.devices.index(self.device))
 
     def candidates(self, value: Value) -> Candidates:
         """A value, and the values that lie the same in other layouts."""
@@ -133,8 +146,10 @@ class Assembler:
         shape = list(high - low for low, high in held.values())
         for axis, _, length in cut:
             shape[axis] = length
+        if "top_k" in tensor.dims:
+            shape = [prod(shape[:-1]), shape[-1]]  # in rows
         for value in reads:
-            if base_name(value.name) == name:
+            if base_name(value.name) in (name, self.recycled.get(name)):
                 reads.remove(value)
                 serial = "#" in value.name
                 return Given(
@@ -208,7 +223,8 @@ class Assembler:
             return True
         summed = self.builder.layout(step.instance, op.inputs[0], "gradient of read")
         written = self.builder.layout(step.instance, result, "written")
-        return _is_first(summed, self.device, _split_axes(written))
+        late = self.route.placed[step.instance].late
+        return _is_first(summed, self.device, _split_axes(written) | set(late))
 
     def _writes(self, step: Step, instance: Instance) -> Iterator[Written]:
         """Results in order, or gradients of inputs; where a serial part lies in what is written whole."""

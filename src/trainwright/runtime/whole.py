@@ -12,7 +12,7 @@ from trainwright.model.graph import Graph, dim_sizes
 from trainwright.program.reference import weight_key
 from trainwright.runtime.compute import IGNORED
 from trainwright.runtime.kernels import kernel_of
-from trainwright.runtime.kernels.experts import grouped, routes_of
+from trainwright.runtime.kernels.experts import carries, choose, project_grouped
 from trainwright.runtime.kernels.matmul import project, projections_of
 from trainwright.runtime.work import Kernel, Work
 
@@ -85,12 +85,17 @@ class Whole(nn.Module):
             each.name: self.table[parameter_key(self.graph, instance, each.name)] for each in op.weights
         }
         inputs = [values[name] for name in instance.inputs]
+        rows = values.get(f"{instance.block}/dispatched")
         if op.kind == "matmul":
             return project(inputs[0], projections_of(op), weights, {})
+        if op.kind == "grouped_matmul":
+            experts = choose(values[f"{instance.block}/router.out"], sizes["top_k"]).flatten()
+            taken = inputs[0][:, :-1] if inputs[0] is rows else inputs[0]
+            return project_grouped(taken, experts, projections_of(op), weights, {})
+        if carries(op) and rows is not None:
+            inputs[-1] = rows[:, -1]
         at = {dim: (0, size) for dim, size in sizes.items()}
         work = Work(op=op, sizes=sizes, at=at, inputs=tuple(inputs), weights=weights)
-        if op.kind == "grouped_matmul":
-            return grouped(work, routes_of(values, instance, sizes))
         return self.kernels[instance.name](work)
 
 

@@ -2,24 +2,30 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
+from trainwright.model.flow import recycled
+from trainwright.program.layout import region
 from trainwright.program.losses import STATISTICS
-from trainwright.program.lower import Program, Route
+from trainwright.program.lower import Program
 from trainwright.program.moves import groups
 from trainwright.program.offload import BROUGHT
 from trainwright.program.sequence import Turn, sequence, takes_part
 from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, Step, Value
-from trainwright.runtime.compute import Computer
+from trainwright.runtime.compute import Computer, read
 from trainwright.runtime.frame import Frame
+from trainwright.runtime.kernels.experts import choose
 from trainwright.runtime.groups import Groups, build_groups, start_gather, start_scatter
 from trainwright.runtime.operation import Assembler, Operation
 from trainwright.runtime.parcels import Parcel, build_parcels, key_of
+from trainwright.runtime.routed import RoutedTransfer, build_routed, is_routed
 from trainwright.runtime.transfer import Arrival, Transfer, build_transfer
 from trainwright.runtime.work import Kernel
 
@@ -40,10 +46,20 @@ class Deed:
 
     step: Step
     operation: Operation | None = None
-    transfers: tuple[tuple[tuple[Value, ...] | None, Value | None, Transfer], ...] = ()
+    transfers: tuple[tuple[tuple[Value, ...] | None, Value | None, Transfer | RoutedTransfer], ...] = ()
     parcels: tuple[Parcel, ...] = ()
     members: tuple[tuple[int, ...], ...] = ()  # of the group of each parcel
     reads: tuple[Value, ...] = ()
+
+
+class Observer(Protocol):
+    """Told of each turn that a process takes, and of what it starts that others will wait for."""
+
+    def taking(self, turn: Turn) -> AbstractContextManager[None]:
+        """Holds while a turn is taken."""
+
+    def following(self, arrival: Arrival) -> Arrival:
+        """What a turn has started, to be waited for instead."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +76,8 @@ class Worker:
     computer: Computer
     reads: Mapping[int, Counter[Value]]  # by route, how often each value is read here
     frames: dict[int, Frame] = field(default_factory=dict)
-    pending: list[tuple[Arrival, Parcel]] = field(default_factory=list)
+    pending: list[tuple[Arrival, Parcel | None]] = field(default_factory=list)
+    observer: Observer | None = None
     stale: bool = False  # whether weights must be gathered before they are used
 
     def run_step(self, batch: Sequence[Microbatch], *, forward_only: bool = False) -> float:
@@ -73,13 +90,14 @@ class Worker:
                 number, dict(microbatch.given), dict(microbatch.targets), reads_left=dict(self.reads[route])
             )
         for parcel in self.parcels.values() if not forward_only else ():
-            parcel.gradients.zero_()
+            parcel.forget_gradients()
         once = Frame(-1, {}, {})
         for turn in self.turns:
             deed = self.deeds[(turn.route, turn.step)]
             if forward_only and deed.step.phase not in "PFN":
                 continue
-            self._do(deed, self.frames.get(turn.microbatch, once))
+            with self.observer.taking(turn) if self.observer else nullcontext():
+                self._do(deed, self.frames.get(turn.microbatch, once))
         self._settle()
         self.frames.clear()
         self.stale = False
@@ -90,6 +108,8 @@ class Worker:
         if step.state:
             self._state(deed, frame)
         elif deed.operation is not None:
+            if deed.operation.op.name == "dispatch" and step.phase in "FN":
+                self._tell_routes(deed.operation, frame)
             self.computer.run(deed.operation, frame)
         elif step.kind == "join":
             self._join(deed, frame)
@@ -103,13 +123,35 @@ class Worker:
     def _move(self, deed: Deed, frame: Frame) -> None:
         for candidates, written, transfer in deed.transfers:
             tensor = frame.read(candidates) if candidates is not None else None
-            arrival = transfer.start(tensor, frame.microbatch)
+            routed = isinstance(transfer, RoutedTransfer)
+            arrival = transfer.start(tensor, frame) if routed else transfer.start(tensor, frame.microbatch)
             if deed.step.scale != 1.0:
                 arrival = _scaled(arrival, deed.step.scale)
             if written is not None:
-                frame.arrive(written, arrival)
+                frame.arrive(written, self._followed(arrival))
             else:
-                self.pending.append((arrival, None))  # type: ignore[arg-type]
+                self.pending.append((arrival, None))
+
+    def _tell_routes(self, operation: Operation, frame: Frame) -> None:
+        """Let all devices of an operator know the experts of all tokens."""
+        given, op = operation.inputs[1], operation.op
+        sizes, layout = operation.sizes, self.program.builders[0].layout(operation.step.instance, op.output, "written")
+        shape = [sizes[dim] for dim in ("batch", "seq", "top_k")]
+        chosen = choose(read(given, frame), shape[-1])
+        whole = chosen.new_zeros(shape)
+        members = tuple(sorted(operation.step.mesh.devices))
+        parts = [chosen]
+        if len(members) > 1:
+            parts = [torch.empty_like(chosen) for _ in members]
+            dist.all_gather(parts, chosen, group=self.groups.of(members))
+        for device, part in zip(members, parts, strict=True):
+            held = region(layout, dict(zip(("batch", "seq"), shape, strict=False)), layout.mesh.devices.index(device))
+            (a, b), (c, d) = held["batch"], held["seq"]
+            whole[a:b, c:d] = part
+        frame.routes[operation.step.block] = whole
+
+    def _followed(self, arrival: Arrival) -> Arrival:
+        return self.observer.following(arrival) if self.observer else arrival
 
     def _join(self, deed: Deed, frame: Frame) -> None:
         (written,) = deed.step.writes
@@ -122,9 +164,9 @@ class Worker:
     def _copy(self, deed: Deed, frame: Frame) -> None:
         """Between a device and its host, which keeps what was copied to it."""
         for value in deed.step.reads:
-            frame.host[value] = frame.read((value,)).to("cpu")  # type: ignore[index]
+            frame.host[value] = frame.read((value,)).to("cpu")
         for value in deed.step.writes:
-            kept = frame.host[Value(value.name.removesuffix(BROUGHT), value.layout)]  # type: ignore[index]
+            kept = frame.host[Value(value.name.removesuffix(BROUGHT), value.layout)]
             frame.write(value, kept.to(self.torch_device))
 
     def _state(self, deed: Deed, frame: Frame) -> None:
@@ -148,7 +190,8 @@ class Worker:
         whole = parcel.weights.new_empty(parcel.size)
         work = start_gather(whole, parcel.weights, self.groups.of(members))
         for value in step.writes:
-            frame.gathered.setdefault(value.name, {})[parcel.key] = Arrival([work], lambda: whole)
+            arrival = self._followed(Arrival([work], lambda: whole))
+            frame.gathered.setdefault(value.name, {})[parcel.key] = arrival
 
     def _scatter(self, parcel: Parcel, members: tuple[int, ...], frame: Frame) -> None:
         fresh = frame.fresh.pop(parcel.key, None)
@@ -156,26 +199,29 @@ class Worker:
             fresh = parcel.gradients.new_zeros(parcel.size)
         out = torch.empty_like(parcel.gradients)
         work = start_scatter(out, fresh, self.groups.of(members))
+        arrival = Arrival([work], lambda: parcel.gradients.add_(out), [fresh])
         self._settle(keep=2)
-        self.pending.append((Arrival([work], lambda: out, [fresh]), parcel))
+        self.pending.append((self._followed(arrival), parcel))
 
     def _settle(self, keep: int = 0) -> None:
-        """Add what was scattered to the gradients; the last few may still be on their way."""
+        """Wait for what was sent, scattered and reduced; the last few may still be on their way."""
         while len(self.pending) > keep:
-            arrival, parcel = self.pending.pop(0)
-            came = arrival.wait()
-            if parcel is not None and came is not None:
-                parcel.gradients.add_(came)
+            self.pending.pop(0)[0].wait()
 
     def _reduce(self, step: Step, parcel: Parcel, members: tuple[int, ...]) -> None:
-        self._settle()
+        for arrival in [arrival for arrival, about in self.pending if about is parcel]:
+            arrival.wait()  # one sum after another
+        self.pending = [each for each in self.pending if each[1] is not parcel]
         group = self.groups.of(members)
         if step.kind == "reduce_scatter":
-            out = parcel.own_gradients().clone()
-            start_scatter(out, parcel.gradients, group).wait()
-            parcel.own_gradients().copy_(out)
+            own = parcel.own_gradients()
+            out = torch.empty_like(own)
+            work = start_scatter(out, parcel.gradients, group)
+            arrival = Arrival([work], lambda: own.copy_(out))
         else:
-            dist.all_reduce(parcel.gradients, group=group)
+            work = dist.all_reduce(parcel.gradients, group=group, async_op=True)
+            arrival = Arrival([work], lambda: None)
+        self.pending.append((self._followed(arrival), parcel))
 
     def whole_loss(self, loss: float) -> float:
         """The loss of the step, over all processes."""
@@ -218,7 +264,7 @@ def build_worker(
     return Worker(
         program=program, device=device, torch_device=torch_device, parcels=parcels, deeds=deeds, groups=made,
         turns=tuple(turn for turn in sequence(program) if (turn.route, turn.step) in deeds),
-        computer=Computer(kernels=kernels, names=[each.name for each in program.instances]),
+        computer=Computer(kernels=kernels, names=[each.name for each in program.instances], like=maker.like),
         reads={r: maker.counts(r, deeds) for r in range(len(program.routes))},
     )  # fmt: skip
 
@@ -231,6 +277,8 @@ def _members(program: Program) -> Iterator[tuple[int, ...]]:
                 yield from step.groups
             elif step.move is not None:
                 yield from (senders for senders, _ in groups(step.move))
+            elif step.instance >= 0 and program.instances[step.instance].op.name == "dispatch":
+                yield step.mesh.devices
 
 
 @dataclass(slots=True, kw_only=True)
@@ -249,7 +297,7 @@ class _Maker:
         route = self.program.routes[number]
         assembler = Assembler(
             program=self.program, route=route, builder=self.program.builders[number], device=self.device,
-            parcels=self.parcels,
+            parcels=self.parcels, recycled=recycled(self.program.instances),
         )  # fmt: skip
         for index, step in enumerate(route.steps):
             if not takes_part(step, self.device):
@@ -283,7 +331,11 @@ class _Maker:
             receives = self.device in step.move.target.mesh.devices
             like = self.like.double() if base_name(read.name).endswith(STATISTICS) else self.like
             first = tag + at * (self.program.plan.microbatches + 1)
-            transfer = build_transfer(step.move, dims, self.device, self.made, first, like)
+            transfer: Transfer | RoutedTransfer
+            if is_routed(dims):
+                transfer = build_routed(step.move, read.name, dims, self.device, first, like)
+            else:
+                transfer = build_transfer(step.move, dims, self.device, self.made, first, like)
             candidates = assembler.candidates(read) if sends else None
             reads += candidates or ()
             found.append((candidates, written if receives else None, transfer))

@@ -17,9 +17,7 @@ def _activate(work: Work) -> tuple[torch.Tensor, ...]:
     if not others:
         return (F.gelu(first),)
     found = F.silu(first) * others[0]
-    for more, tensor in zip(others[1:], work.op.inputs[2:], strict=True):
-        found = found * aligned(more, tensor.dims, work.op.output.dims)
-    return (found,)
+    return (found * others[1].unsqueeze(-1) if len(others) > 1 else found,)
 
 
 def _add(work: Work) -> tuple[torch.Tensor, ...]:

@@ -1,0 +1,141 @@
+"""A model trained under a plan, beside the same model on one device."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from tests.runtime.small import build_small
+from trainwright.model.flow import wire
+from trainwright.model.graph import Graph
+from trainwright.plan.expand import expand
+from trainwright.plan.plan import Plan
+from trainwright.plan.strategy import parse_strategy
+from trainwright.plan.zoo import ZOO, build_zoo, parse_zoo
+from trainwright.program.lower import lower
+from trainwright.program.reference import Data, build_data
+from trainwright.runtime.kernels import kernel_of
+from trainwright.runtime.machine import build_setting
+from trainwright.runtime.trainer import Recipe, Trainer, build_trainer, initialize
+from trainwright.runtime.whole import Whole, build_initial, module_name
+from trainwright.runtime.work import Kernel, Work
+from trainwright.runtime.worker import Microbatch, build_worker
+
+SEQ = 8
+RECIPE = Recipe(rate=1e-2, steps=5, warmup=2, clip=0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The largest differences from one device over some steps; gradients as shares of the largest one."""
+
+    loss: float
+    gradient: float
+    norm: float
+    where: str
+
+
+def plan_of(text: str, graph: Graph, devices: int, batch: int = 8) -> Plan:
+    """The plan that a strategy or a name of the zoo states."""
+    if text.split()[0] in ZOO:
+        name, parameters = parse_zoo(text)
+        return replace(build_zoo(name, graph, devices, batch, **parameters), precision="fp32")
+    return replace(expand(parse_strategy(text), graph, batch), precision="fp32")
+
+
+def compare_named(rank: int, model: str, text: str, devices: int) -> Difference:
+    """The differences of a small model under a named plan."""
+    graph = build_small(model)
+    return compare(rank, graph, plan_of(text, graph, devices), SEQ)
+
+
+def compare(rank: int, graph: Graph, plan: Plan, seq: int, steps: int = 5) -> Difference:
+    """Train some steps under a plan and on one device; this process's share of the differences."""
+    plan = replace(plan, precision="fp32")
+    program = lower(build_setting(graph, max(plan.devices, 1), seq, "fp32"), plan)
+    kernels = kernels_of(graph)
+    trainer = build_trainer(build_worker(program, rank, kernels, torch.device("cpu")), RECIPE)
+    initialize(trainer.worker, build_initial(graph))
+    whole = Whole(graph, kernels, seq)
+    optimizer = _optimizer(whole)
+    found = Difference(loss=0.0, gradient=0.0, norm=0.0, where="")
+    for step in range(steps):
+        data = build_data(graph, program.instances, plan.batch, seq, plan.microbatches, step)
+        batch = batch_of(data)
+        outcome = trainer.take(batch)
+        optimizer.zero_grad()
+        loss = sum((whole(each.given, each.targets) for each in batch), torch.zeros(())) / data.tokens
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(whole.parameters(), RECIPE.clip)
+        error, where = _worst(trainer, whole)
+        found = Difference(
+            loss=max(found.loss, abs(outcome.loss - float(loss)) / max(float(loss), 1.0)),
+            gradient=max(found.gradient, error),
+            norm=max(found.norm, abs(outcome.gradient_norm - float(norm)) / max(float(norm), 1.0)),
+            where=where if error > found.gradient else found.where,
+        )
+        for group in optimizer.param_groups:
+            group["lr"] = RECIPE.rate * RECIPE.share(step)
+        optimizer.step()
+    trainer.worker.groups.close()
+    return found
+
+
+def batch_of(data: Data) -> list[Microbatch]:
+    """Random data as tensors."""
+    return [
+        Microbatch(
+            given={name: _tensor(values) for name, values in given.items()},
+            targets={name: _tensor(values) for name, values in targets.items()},
+        )
+        for given, targets in zip(data.given, data.targets, strict=True)
+    ]
+
+
+def _tensor(values: object) -> torch.Tensor:
+    tensor = torch.as_tensor(values)
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _optimizer(whole: Whole) -> torch.optim.Optimizer:
+    groups = [
+        {"params": [each for each in whole.parameters() if each.dim() > 1], "weight_decay": RECIPE.decay},
+        {"params": [each for each in whole.parameters() if each.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon)
+
+
+def _worst(trainer: Trainer, whole: Whole) -> tuple[float, str]:
+    """The largest difference of a gradient that this process owns, and of which weight."""
+    grads = [each.grad for each in whole.parameters() if each.grad is not None]
+    largest = max(float(each.abs().max()) for each in grads)
+    found = (0.0, "")
+    for key, (slot, first, last, values) in trainer.pieces.items():
+        wanted = whole.table[module_name(key)].grad
+        wanted = torch.zeros(slot.sizes) if wanted is None else wanted
+        part = wanted[tuple(slice(low, high) for low, high in slot.region.values())].reshape(-1)
+        assert values.grad is not None
+        error = float((values.grad - part[first:last]).abs().max()) / max(largest, 1e-3)
+        found = max(found, (error, key))
+    return found
+
+
+def kernels_of(graph: Graph) -> Mapping[str, Kernel]:
+    """Kernels of a catalog graph, or of a drawn one: element-wise operators of drawn ones bend or add."""
+    return {
+        each.name: _drawn if graph.name == "drawn" and each.op.kind == "elementwise" else kernel_of(each.op)
+        for each in wire(graph)
+        if each.op.kind not in ("matmul", "grouped_matmul", "loss")
+    }
+
+
+def _drawn(work: Work) -> Sequence[torch.Tensor]:
+    first, *others = work.inputs
+    if not work.op.saved:
+        return (sum(others, first).clone(),)
+    result = first.tanh()
+    for each in others:
+        result = result * each
+    return (result,)
+
+

@@ -1,0 +1,82 @@
+"""Processes that wait for cases, so that hundreds of them can be tried without starting each anew."""
+
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+_PATIENCE = timedelta(seconds=60)
+
+
+@dataclass(slots=True)
+class Pool:
+    """Processes of one group, each of which does what it is told."""
+
+    processes: list[BaseProcess]
+    pipes: list[Connection]
+    broken: str = ""
+
+    def run(self, work: Callable[..., Any], *arguments: object) -> list[Any]:
+        """What a function returns in each process; it is called as `work(rank, *arguments)`."""
+        assert not self.broken, f"an earlier case broke the pool: {self.broken}"
+        for pipe in self.pipes:
+            pipe.send((work, arguments))
+        answers: list[tuple[bool, Any]] = []
+        for rank, pipe in enumerate(self.pipes):
+            if not pipe.poll(2 * _PATIENCE.total_seconds()):
+                self.broken = f"process {rank} does not answer"
+                raise AssertionError(self.broken)
+            answers.append(pipe.recv())
+        failed = [(rank, text) for rank, (done, text) in enumerate(answers) if not done]
+        if failed:
+            if len(failed) < len(answers) or "gloo" in failed[0][1]:
+                self.broken = failed[0][1].splitlines()[-1]
+            raise AssertionError(f"process {failed[0][0]}: {failed[0][1]}")
+        return [answer for _, answer in answers]
+
+
+@contextmanager
+def open_pool(count: int) -> Iterator[Pool]:
+    """Processes that can communicate through gloo."""
+    context = get_context("spawn")
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory) / "store"
+        pairs = [context.Pipe() for _ in range(count)]
+        processes = [
+            context.Process(target=_serve, args=(rank, count, str(store), pairs[rank][1]), daemon=True)
+            for rank in range(count)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            yield Pool(processes=list(processes), pipes=[near for near, _ in pairs])
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+def _serve(rank: int, count: int, store: str, pipe: Connection) -> None:
+    """Do what comes through a pipe, until it closes."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=_PATIENCE
+    )
+    while True:
+        work, arguments = pipe.recv()
+        try:
+            pipe.send((True, work(rank, *arguments)))
+        except Exception:
+            pipe.send((False, traceback.format_exc()))

@@ -1,0 +1,54 @@
+"""Every plan trains as one device does: losses, gradients and norms over five steps, on real processes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.runtime.equality import compare_named
+from tests.runtime.pool import Pool
+
+TOLERANCE = 1e-5
+_GPT = (
+    "data-parallel", "zero-1", "zero-2", "zero-3", "fsdp", "tensor-parallel",
+    "sequence-parallel", "context-parallel kind=ring", "context-parallel kind=allgather",
+    "context-parallel kind=ulysses", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-v", "dualpipe",
+    "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages", "recompute", "offload",
+)  # fmt: skip
+_OTHERS = {
+    "tied": ("dp2 tp2 sp", "dp2 pp2 zero1", "dualpipe", "chimera", "interlaced"),
+    "llama": ("dp2 tp2 sp", "dp2 cp2 ring", "pp2 tp2 zb full", "dp4 zero3 selective", "cp2 tp2 allgather"),
+    "parallel": ("dp2 tp2", "dp4 zero3 full", "pp2 dp2 1f1b"),
+    "experts": ("expert-parallel", "dp2 tp2 sp ep2", "tp2 dp2 ep2 etp2", "dp4 ep4 zero1", "dp4 ep2 zero3"),
+    "shared experts": ("dp2 pp2 ep2 1f1b full", "dp2 tp2 sp ep2 selective"),
+    "translator": ("dp2 tp2", "dp2 pp2", "interlaced", "dp2 cp2 ring", "dp4 zero3 full"),
+    "swin": ("dp4", "dp2 tp2", "dp2 pp2", "dp4 zero3", "co-shard chunks=2"),
+    "evoformer": ("dp4", "dp2 tp2", "3f1b", "dp4 zero3 full"),
+}
+
+
+def _check(pool: Pool, model: str, text: str, devices: int) -> None:
+    for rank, each in enumerate(pool.run(compare_named, model, text, devices)):
+        worst = max(each.loss, each.gradient, each.norm)
+        assert worst < TOLERANCE, f"process {rank}: {each}"
+
+
+@pytest.mark.parametrize("text", _GPT)
+@pytest.mark.parametrize("devices", [2, 4])
+def test_a_plan_of_the_zoo_trains_as_one_device_does(
+    pool: Callable[[int], Pool], text: str, devices: int
+) -> None:
+    _check(pool(devices), "deep", text, devices)
+
+
+@pytest.mark.parametrize(("model", "text"), [(model, text) for model in _OTHERS for text in _OTHERS[model]])
+def test_every_family_of_models_trains_as_one_device_does(
+    pool: Callable[[int], Pool], model: str, text: str
+) -> None:
+    _check(pool(4), model, text, 4)
+
+
+@pytest.mark.parametrize(
+    "text", ["hsdp shard=4", "dp2 tp2 pp2 sp 1f1b", "dp2 tp2 cp2 ring zero1", "dualpipe", "pp4 tp2 zb"]
+)
+def test_eight_processes_train_as_one_device_does(pool: Callable[[int], Pool], text: str) -> None:
+    _check(pool(8), "deep", text, 8)
