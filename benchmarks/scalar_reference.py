@@ -4,7 +4,7 @@ It knows one kind of model, a GPT without experts in 16 bit with fused attention
 package but the facts (device, links, constants). It is what `estimate` is measured against and checked by.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor, inf, log2
 
 from trainwright.cost.collective import Link
@@ -41,18 +41,55 @@ class Passes:
 
     forward_s: float
     backward_s: float
-    gather_forward_s: float
-    gather_backward_s: float
+    weights_s: float  # of its backward, what a schedule puts off
+    gather_s: float  # each way
+    scatter_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Busiest:
-    """The stage with most work per microbatch: its time, its layers, and which ends of the model it has."""
+class Times:
+    """A forward, a backward, weight gradients put off; forward and backward as a microbatch passes."""
 
-    seconds: float
-    layers: float
-    has_first: bool
-    has_last: bool
+    forward_s: float
+    inputs_s: float
+    weights_s: float
+    passing_forward_s: float
+    passing_inputs_s: float
+    idle: tuple[float, float] = (0.0, 0.0)  # of a layer: waits for gathers
+    offload: tuple[float, float] = (0.0, 0.0)  # of a stage: waits for copies
+
+    @property
+    def seconds(self) -> float:
+        return self.forward_s + self.inputs_s + self.weights_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """Copies of a layer's activations out and back: what they add to layers that wait, and that do not."""
+
+    one_s: float
+    ahead_s: float  # a layer's forward
+    send_s: float
+    waits: tuple[float, float]
+    beside: tuple[float, float]
+    in_turn: float  # share of actions that follow one of the other kind
+    overlap: bool
+
+    def shown(self, layers: float, chunks: int, stays: int) -> tuple[float, float]:
+        """Of a stage and microbatch; the last layer of so many chunks stays."""
+        n, found = layers / chunks, []
+        for way, fewer in enumerate((2, 1)):
+            waiting = chunks * (n - self.in_turn * min(n, fewer))
+            moved = layers - min(stays, layers)
+            found.append(moved * self.beside[way] + waiting * (self.waits[way] - self.beside[way]))
+        first = max(self.one_s - n * self.ahead_s - self.send_s, 0.0) if self.overlap else 0.0
+        return found[0], found[1] + self.in_turn * (chunks - stays) * first
+
+    def passing(self, n: float) -> tuple[float, float]:
+        """Of a chunk that has waited, so that its first copy back is there."""
+        beside = max(n - 1, 0.0) if self.overlap else n
+        out = beside * self.beside[0] + max(n - 2, 0.0) * (self.waits[0] - self.beside[0])
+        return out, max(n - 1, 0.0) * self.waits[1]
 
 
 class Reference:
@@ -215,7 +252,9 @@ class Reference:
         share = stack.cp_overlap * on if ring else 0.0
         cp = gather - min(gather * share, attention[0])
         cp += 2 * (s.cp - 1) * self.efficiency.kernel_s if ring and attention[0] else 0.0
-        cp_back = 2 * gather - min(2 * gather * share, attention[1])
+        cp_alone = 2 * gather - min(2 * gather * share, attention[1])
+        weights = matmul[2] if s.tp == 1 and stack.tp_overlap * on > 0 else 0.0  # they fill the ring's stalls
+        cp_back = 2 * gather - min(2 * gather * share, attention[1] + weights)
         calls = 2 * sums if s.tp > 1 else 0
         host = (kernels + calls) * stack.op_s
         behind = soft_max(backward + tp_back + cp_back, host)
@@ -223,7 +262,7 @@ class Reference:
         return Block(
             forward_s=soft_max(forward + tp * (1 - stack.tp_forward_overlap * on) + cp, host),
             backward_s=behind,
-            without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_back, host), behind),
+            without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_alone, host), behind),
             again_s=sum(stream_times[index][0] for index in repeated) + regather, kept=kept,
             kept_selective=kept - remade, parameters=parameters,
         )  # fmt: skip
@@ -233,23 +272,18 @@ class Reference:
         layer, first, last = (self.block(s, kind) for kind in ("layer", "embedding", "head"))
         stages = self.stages(s)
         microbatches = self.batch / (s.dp * s.micro_batch)
-        passes = self.passes(s, layer)
-        ends = self.end_s(s, first, passes), self.end_s(s, last, passes)
-        busiest = self.busiest(s, stages, self.layer_s(s, passes), ends)
         send, wait = self.sends(s, stages[1])
-        away = self.offload_s(s, layer, stages[1], busiest, passes)
-        # Copies that nothing hides stand in every stage; those back are done while it waits.
-        blocked = 0.0 if s.overlap else 0.5 * sum(away)
-        others = self.others_s(s, passes, ends, busiest) + (s.pp - 1) * (send + blocked)
-        filled = self.filled_s(s, (layer, first, last), passes, busiest, microbatches)
-        bubble = max(others / s.vpp - filled, 0.0)
+        passes = self.passes(s, layer)
+        times = self.layer_times(s, passes, max(stages[1] / s.vpp, 1.0), send)
+        ends = self.end_times(s, first, passes), self.end_times(s, last, passes)
+        copies = self.copies(s, layer, stages[1], times, microbatches, send)
+        pipeline, away = self.pipeline_s(s, stages, times, ends, copies, send, microbatches)
         owned = self.owned(s, stages, (layer, first, last))
         edge = min((first.parameters + layer.parameters) / owned[0], 1.0)
-        reduce = self.reduce_s(s, max(owned), edge, stages[1], layer, passes, away)
+        reduce = self.reduce_s(s, max(owned), edge, stages[1], times, away)
         update = self.update_s(s, max(owned) / (self.shard(s) if s.zero else 1))
-        step = microbatches * (busiest.seconds + send + wait + sum(away)) + bubble + reduce + update
         return Answer(
-            step_s=step + self.stack.step_s,
+            step_s=pipeline + microbatches * wait + reduce + update + self.stack.step_s,
             total_bytes=self.memory(s, stages, microbatches, layer, first, last, self.shard(s)),
         )
 
@@ -267,90 +301,159 @@ class Reference:
         again = {"none": 0.0, "selective": layer.again_s, "full": layer.forward_s}[s.recompute]
         if s.recompute == "full" and s.recompute_layers:
             again *= min(s.recompute_layers * s.pp / self.layers, 1.0)
-        gather_forward, gather_backward = self.zero3_s(s, layer.parameters)
+        gather, scatter = self.zero3_s(s, layer.parameters)
+        put_off = layer.backward_s - layer.without_weight_s if s.schedule == "zb" else 0.0
         return Passes(
-            forward_s=layer.forward_s, backward_s=layer.backward_s + again,
-            gather_forward_s=gather_forward, gather_backward_s=gather_backward,
+            forward_s=layer.forward_s, backward_s=layer.backward_s + again, weights_s=put_off,
+            gather_s=gather, scatter_s=scatter,
         )  # fmt: skip
 
     def gathers_overlap(self, s: Strategy) -> float:
         return self.stack.dp_overlap if s.overlap else 0.0
 
-    def layer_s(self, s: Strategy, passes: Passes) -> float:
-        """A layer forward and backward, with what it shows of its ZeRO gathers."""
-        share = self.gathers_overlap(s)
-        return (
-            passes.forward_s + self.shown_s(passes.forward_s, passes.gather_forward_s, share)
-            + passes.backward_s + self.shown_s(passes.backward_s, passes.gather_backward_s, share)
+    def layer_times(self, s: Strategy, passes: Passes, chunk: float, send: float) -> Times:
+        """A layer with what it shows of ZeRO's gathers, on a stage whose chunks have so many."""
+        share, later = self.gathers_overlap(s), s.schedule == "zb"
+        inputs = passes.backward_s - passes.weights_s
+        beside = passes.gather_s + (0.0 if later else passes.scatter_s)
+        there, here = passes.forward_s + send / chunk, inputs + send / chunk
+        out, back = self.shown_s(there, passes.gather_s, share), self.shown_s(here, beside, share)
+        met = self.shown_s(there, beside, share) + self.shown_s(here, passes.gather_s, share)
+        mean = back if later else back + (met - out - back) / chunk
+        lasting = 1 - share * (1 - self.stack.interference)
+        idle = out - lasting * passes.gather_s, back - lasting * beside
+        scattered = self.shown_s(passes.weights_s, passes.scatter_s, share) if later else 0.0
+        # A stage that waits has gathered its first layer's weights by then.
+        return Times(
+            forward_s=passes.forward_s + out, inputs_s=inputs + mean, weights_s=passes.weights_s + scattered,
+            passing_forward_s=passes.forward_s + out - idle[0] / chunk,
+            passing_inputs_s=inputs + back - idle[1] / chunk, idle=idle,
         )  # fmt: skip
 
-    def end_s(self, s: Strategy, end: Block, passes: Passes) -> float:
+    def end_times(self, s: Strategy, end: Block, passes: Passes) -> Times:
         """One end of the model, whose ZeRO gathers hide beside itself and what the next layer leaves."""
         share = self.gathers_overlap(s)
         work = end.forward_s + end.backward_s
-        slack = max(passes.forward_s - share * passes.gather_forward_s, 0.0)
-        slack += max(passes.backward_s - share * passes.gather_backward_s, 0.0)
-        return work + self.shown_s(work + slack, sum(self.zero3_s(s, end.parameters)), share)
+        slack = max(passes.forward_s - share * passes.gather_s, 0.0)
+        slack += max(passes.backward_s - share * (passes.gather_s + passes.scatter_s), 0.0)
+        gather, scatter = self.zero3_s(s, end.parameters)
+        shown = self.shown_s(work + slack, 2 * gather + scatter, share)
+        weights = end.backward_s - end.without_weight_s if s.schedule == "zb" else 0.0
+        inputs = end.backward_s + shown - weights
+        return Times(
+            forward_s=end.forward_s, inputs_s=inputs, weights_s=weights, passing_forward_s=end.forward_s,
+            passing_inputs_s=inputs,
+        )  # fmt: skip
 
-    def busiest(
-        self, s: Strategy, stages: tuple[float, float, float], layer_s: float, ends: tuple[float, float]
-    ) -> Busiest:
-        a, m, z = stages
-        if s.pp == 1:
-            return Busiest(seconds=a * layer_s + sum(ends), layers=a, has_first=True, has_last=True)
-        found = [
-            Busiest(seconds=a * layer_s + ends[0], layers=a, has_first=True, has_last=False),
-            Busiest(seconds=z * layer_s + ends[1], layers=z, has_first=False, has_last=True),
+    def copies(
+        self, s: Strategy, layer: Block, layers: float, times: Times, microbatches: float, send: float
+    ) -> Copies | None:
+        """A layer's activations on their way to the host and back."""
+        if s.offload not in ("activations", "both"):
+            return None
+        whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
+        extra = self.stack.gathered_inputs * 2 * whole * (1 - 1 / s.tp) if s.sp else 0.0
+        extra = 0.0 if s.recompute == "full" else extra
+        one = self.kept_by_layers(s, layers, layer, extra) / max(layers, 1.0) / self.host_bytes_per_s
+        waits, beside = [one, one], [one, one]
+        for way, work in enumerate((times.forward_s, times.inputs_s)) if s.overlap else ():
+            beside[way] = max(self.stack.interference * min(one, work) - times.idle[way], 0.0)
+            waits[way] = max(beside[way], one - work)
+        turns = 1 / microbatches if s.schedule == "gpipe" else 1.0
+        if s.vpp > 1:
+            turns = 1 - min(s.pp / microbatches, 1.0)
+        return Copies(
+            one_s=one, ahead_s=times.forward_s, send_s=send, waits=(waits[0], waits[1]),
+            beside=(beside[0], beside[1]), in_turn=turns, overlap=s.overlap,
+        )  # fmt: skip
+
+    def pipeline_s(
+        self, s: Strategy, stages: tuple[float, float, float], layer: Times, ends: tuple[Times, Times],
+        copies: Copies | None, send: float, microbatches: float,
+    ) -> tuple[float, tuple[float, float]]:  # fmt: skip
+        """All microbatches; and what a middle stage shows of copies."""
+        nothing = Times(
+            forward_s=0.0, inputs_s=0.0, weights_s=0.0, passing_forward_s=0.0, passing_inputs_s=0.0
+        )
+        passing = copies.passing(self.layers / s.pp / s.vpp) if copies else (0.0, 0.0)
+
+        def stage(layers: float, sends: tuple[int, int], stays: int, *parts: Times) -> Times:
+            away = copies.shown(layers, s.vpp, stays) if copies else (0.0, 0.0)
+            received = sends[0] * send, sends[1] * send
+            total = [layers * getattr(layer, name) + sum(getattr(each, name) for each in parts)
+                     for name in ("forward_s", "inputs_s", "weights_s", "passing_forward_s",
+                                  "passing_inputs_s")]  # fmt: skip
+            return Times(
+                forward_s=total[0] + away[0] + received[0], inputs_s=total[1] + away[1] + received[1],
+                weights_s=total[2], passing_forward_s=total[3] + s.vpp * passing[0] + received[0],
+                passing_inputs_s=total[4] + s.vpp * passing[1] + received[1], offload=away,
+            )  # fmt: skip
+
+        turns = int(s.schedule != "gpipe" or microbatches == 1)
+        v, alone = s.vpp, s.pp == 1
+        middle = stage(stages[1], (v, v), 0, nothing)
+        if alone:
+            only = stage(stages[0], (0, 0), turns, *ends)
+            return microbatches * only.seconds, middle.offload
+        first = stage(stages[0], (v - 1, v), 0, ends[0])
+        last = stage(stages[2], (v, v - 1), turns, ends[1])
+        if v > 1:
+            chunks = self.chunks_s(s, stages, layer, ends, middle, last, send)
+            rows = (s.pp - 1) / v * (middle.passing_forward_s + middle.passing_inputs_s)
+            return microbatches * chunks + rows, middle.offload
+        whole = [
+            self.layers * one + sum(two) + s.pp * away + (s.pp - 1) * send
+            for one, two, away in (
+                (layer.passing_forward_s, [each.forward_s for each in ends], passing[0]),
+                (layer.passing_inputs_s, [each.inputs_s for each in ends], passing[1]),
+            )
         ]
-        if s.pp > 2:
-            found.insert(0, Busiest(seconds=m * layer_s, layers=m, has_first=False, has_last=False))
-        return max(found, key=lambda stage: stage.seconds)
+        listed = [(first, 0), (last, s.pp - 1)] + ([(middle, self.row(s))] if s.pp > 2 else [])
+        return max(
+            self.path_s(s, each, row, (first, middle), whole, microbatches) for each, row in listed
+        ), middle.offload
 
-    def others_s(self, s: Strategy, passes: Passes, ends: tuple[float, float], busiest: Busiest) -> float:
-        """What a bubble shows of other stages: of their ZeRO gathers only what always blocks or slows."""
-        lasting = 1 - self.gathers_overlap(s) * (1 - self.stack.interference)
-        gathers = lasting * (passes.gather_forward_s + passes.gather_backward_s)
-        waiting = passes.forward_s + passes.backward_s + gathers
-        here = busiest.seconds - busiest.layers * self.layer_s(s, passes)  # ends on the busiest stage
-        return (self.layers - busiest.layers) * waiting + sum(ends) - here
-
-    def filled_s(
-        self, s: Strategy, blocks: tuple[Block, Block, Block], passes: Passes, busiest: Busiest,
+    def path_s(
+        self, s: Strategy, stage: Times, row: int, firsts: tuple[Times, Times], whole: list[float],
         microbatches: float,
     ) -> float:  # fmt: skip
-        """What ZB-H1 fills of the bubble: weight gradients that other stages and the busiest one put off."""
-        if s.schedule != "zb":
-            return 0.0
-        layer, first, last = (block.backward_s - block.without_weight_s for block in blocks)
-        whole = self.layer_s(s, passes)
-        early = self.layer_s(s, replace(passes, backward_s=passes.backward_s - layer))
-        put_off, least = whole - early, min(passes.forward_s, early - passes.forward_s)
-        here = first * busiest.has_first + last * busiest.has_last
-        others = (self.layers - busiest.layers) * put_off + first + last - here
-        return others + (min(s.pp, microbatches) - 1) * (busiest.layers * min(put_off, least) + here)
+        """The longest way through a step that stays on one row for all microbatches."""
+        first, middle = firsts
+        ahead = 0.0 if s.schedule == "gpipe" else min(s.pp - 1 - row, microbatches - 1) * stage.forward_s
+        after = whole[1] - first.passing_inputs_s - row * middle.passing_inputs_s
+        after = 0.0 if row == s.pp - 1 else after
+        before = whole[1] - stage.passing_inputs_s - after
+        left = first.weights_s - (1 + min(row, microbatches - 1)) * stage.weights_s
+        others = whole[0] - stage.passing_forward_s - ahead + after + max(before + left, 0.0)
+        return microbatches * stage.seconds + max(others, 0.0)
 
-    def offload_s(
-        self, s: Strategy, layer: Block, layers: float, busiest: Busiest, passes: Passes
-    ) -> tuple[float, float]:
-        """Activations to the host behind forwards, and back behind backwards: what is not hidden."""
-        if s.offload not in ("activations", "both"):
-            return 0.0, 0.0
-        gather = self.shown_s(passes.forward_s, passes.gather_forward_s, self.gathers_overlap(s))
-        forward = layers * (passes.forward_s + gather)
-        moved = self.kept_by_layers(s, layers, layer) / self.host_bytes_per_s
-        share = 1.0 if s.overlap else 0.0
-        return (
-            self.shown_s(forward, moved, share),
-            self.shown_s(max(busiest.seconds - forward, 0.0), moved, share),
-        )
+    def chunks_s(
+        self, s: Strategy, stages: tuple[float, float, float], layer: Times, ends: tuple[Times, Times],
+        middle: Times, last: Times, send: float,
+    ) -> float:  # fmt: skip
+        """Of an interleaved microbatch: rows go through its chunks in step."""
+        one, (a, m, z) = layer.forward_s + layer.inputs_s, stages
+        least, left = m // s.vpp, z // s.vpp
+        left = least if left == 0 and s.pp > 2 else left
+        start = max(ceil(m / s.vpp) * one, ceil(a / s.vpp) * one + ends[0].forward_s + ends[0].inputs_s)
+        stays = sum(middle.offload) - sum(last.offload)
+        end = max(least * one, left * one + ends[1].forward_s + ends[1].inputs_s - stays)
+        between = (s.vpp - 2) * ceil(m / s.vpp) * one
+        return between + start + end + sum(middle.offload) + 2 * s.vpp * send
+
+    def row(self, s: Strategy) -> int:
+        """The last stage between the ends that has as many layers as any."""
+        rest, chunks = self.layers % s.pp, s.pp * s.vpp
+        relieved = self.layers % chunks and (self.layers + 2) % chunks == 0 and s.pp > 2
+        return min(rest, s.pp - 2) if rest and not relieved else s.pp - 2
 
     def zero3_s(self, s: Strategy, parameters: float) -> tuple[float, float]:
-        """Gathers forward, gathers and scatters backward."""
+        """Per microbatch: a gather of weights (ZeRO-3), the scatter of gradients (ZeRO-2 and 3)."""
         shard = self.shard(s)
         if s.zero < 2 or shard == 1:
             return 0.0, 0.0
         gather = self.all_gather_s(shard, s.tp, 2 * parameters) if s.zero == 3 else 0.0
-        return gather, gather + self.all_gather_s(shard, s.tp, self.stack.reduce_bytes * parameters)
+        return gather, self.all_gather_s(shard, s.tp, self.stack.reduce_bytes * parameters)
 
     def kept_bytes(self, s: Strategy, layer: Block) -> dict[str, float]:
         """Of a layer and microbatch, by recomputation."""
@@ -383,18 +486,18 @@ class Reference:
         return even + (rest > pp - 2), even + (rest > 0), even
 
     def sends(self, s: Strategy, middle: float) -> tuple[float, float]:
-        """Exposed sends, and what some stacks lose beside them, per microbatch."""
+        """An exposed send; and what some stacks lose beside sends per microbatch."""
         if s.pp == 1:
             return 0.0, 0.0
         stack = self.stack
         payload = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden / s.tp
-        both = 2 * s.vpp * (self.send_s(s.tp * s.cp * s.dp, payload) + stack.send_s)
+        one = self.send_s(s.tp * s.cp * s.dp, payload) + stack.send_s
         nodes = s.devices / self.job.cluster.node_size
         wait = (
             stack.pipeline_tp_s * middle * (s.tp if s.tp > 1 else 0)
             + stack.pipeline_stall_s * min(nodes / 64, 1) ** 8
         )
-        return both * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
+        return one * (1 - (stack.pp_overlap if s.overlap else 0.0)), wait
 
     def owned(
         self, s: Strategy, stages: tuple[float, float, float], blocks: tuple[Block, Block, Block]
@@ -408,9 +511,8 @@ class Reference:
         return a * layer + first, m * layer, z * layer + last
 
     def reduce_s(
-        self, s: Strategy, owned: float, edge: float, layers: float, layer: Block, passes: Passes,
-        away: tuple[float, float],
-    ) -> float:  # fmt: skip
+        self, s: Strategy, owned: float, edge: float, layers: float, times: Times, away: tuple[float, float]
+    ) -> float:
         """What shows of reductions behind the last backward and of gathers of new weights behind the first
         forward; the `edge`, the share of the first layer and the embedding, is beside nothing.
         """
@@ -419,12 +521,11 @@ class Reference:
         share = share if s.overlap else 0.0
         inner = max(layers - 1, 0.0)
         total = 0.0
-        for whole, work, waits, gather in (
-            (reduce, layer.backward_s, away[1], passes.gather_backward_s),
-            (renew, layer.forward_s, away[0], passes.gather_forward_s),
+        for whole, work, waits in (
+            (reduce, times.inputs_s + times.weights_s, away[1]),
+            (renew, times.forward_s, away[0]),
         ):
-            free = max(work - self.gathers_overlap(s) * gather, 0.0)  # links carry ZeRO's own gathers
-            beside = inner * free + waits * inner / max(layers, 1.0)
+            beside = inner * work + waits * inner / max(layers, 1.0)
             hideable = whole * (1 - edge)
             slowed = self.stack.interference * min(hideable * share, beside)
             total += whole * edge + self.shown_s(beside, hideable, share)

@@ -27,7 +27,7 @@ from trainwright.plan.plan import (
     Stream,
     Transform,
 )
-from trainwright.plan.rules import LINKED, splittable
+from trainwright.plan.rules import LINKED, effect, split_dim, splittable
 from trainwright.program.setting import Setting
 
 TOKENS = ("batch", "seq")
@@ -225,11 +225,17 @@ def _serials(draw: st.DrawFn, instances: Sequence[Instance]) -> dict[int, str]:
     dim = draw(st.sampled_from(dims))
     found = {}
     for index in range(first, min(first + draw(st.integers(1, 8)), len(instances))):
-        if dim in splittable(instances[index].op):
+        if _has_parts(instances[index].op, dim):
             found[index] = dim
         elif draw(st.booleans()):
             break
     return found
+
+
+def _has_parts(op: Op, dim: str) -> bool:
+    """Whether serial parts along a dim are parts of every result, or of all sums."""
+    made = [split_dim(op, each, dim) is not None for each in (op.output, *op.extra_outputs)]
+    return dim in splittable(op) and (all(made) or effect(op, dim) == "sums")
 
 
 @st.composite

@@ -169,13 +169,13 @@ def test_the_more_layers_recompute_the_longer_a_step_and_the_less_it_keeps(quest
 
 
 @given(questions())
-def test_gpipe_takes_as_long_as_1f1b_and_no_less_memory(question: Question) -> None:
+def test_gpipe_takes_no_less_time_or_memory_than_1f1b(question: Question) -> None:
     plain = _with(_with(question.strategies, "vpp", 1), "schedule", SCHEDULES.index("1f1b"))
     plain = plain.take(plain.pp > 1)
     one, all_ = (
         estimate(question.job, each) for each in (plain, _with(plain, "schedule", SCHEDULES.index("gpipe")))
     )
-    assert all_.step_s == pytest.approx(one.step_s, rel=1e-12)
+    assert (all_.step_s >= one.step_s * (1 - 1e-9)).all()
     assert (all_.total_bytes >= one.total_bytes * (1 - 1e-12)).all()
     assert (all_.host_bytes >= one.host_bytes * (1 - 1e-12)).all()
 
@@ -184,6 +184,8 @@ def test_gpipe_takes_as_long_as_1f1b_and_no_less_memory(question: Question) -> N
 def test_zero_bubble_is_never_slower_than_1f1b(question: Question) -> None:
     plain = _with(_with(question.strategies, "vpp", 1), "schedule", SCHEDULES.index("1f1b"))
     plain = plain.take(plain.pp > 1)
+    # Apart, gradients of inputs and of weights hide less: copies to the host, gathers, scatters.
+    plain = _with(_with(plain, "offload", 0), "zero", 0)
     zero = _with(plain, "schedule", SCHEDULES.index("zb"))
     assert (estimate(question.job, zero).step_s <= estimate(question.job, plain).step_s * (1 + 1e-12)).all()
 

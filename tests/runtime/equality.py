@@ -64,12 +64,13 @@ def compare(rank: int, graph: Graph, plan: Plan, seq: int, steps: int = 5) -> Di
         batch = batch_of(data)
         outcome = trainer.take(batch)
         optimizer.zero_grad()
-        loss = sum((whole(each.given, each.targets) for each in batch), torch.zeros(())) / data.tokens
-        loss.backward()
+        total = sum((whole(each.given, each.targets) for each in batch), torch.zeros(())) / data.tokens
+        total.backward()
+        loss = float(total.detach())
         norm = torch.nn.utils.clip_grad_norm_(whole.parameters(), RECIPE.clip)
         error, where = _worst(trainer, whole)
         found = Difference(
-            loss=max(found.loss, abs(outcome.loss - float(loss)) / max(float(loss), 1.0)),
+            loss=max(found.loss, abs(outcome.loss - loss) / max(loss, 1.0)),
             gradient=max(found.gradient, error),
             norm=max(found.norm, abs(outcome.gradient_norm - float(norm)) / max(float(norm), 1.0)),
             where=where if error > found.gradient else found.where,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _PATIENCE = timedelta(seconds=60)
+_START_S = 300.0  # until all processes have imported what they need
 
 
 @dataclass(slots=True)
@@ -37,9 +38,11 @@ class Pool:
             answers.append(pipe.recv())
         failed = [(rank, text) for rank, (done, text) in enumerate(answers) if not done]
         if failed:
-            if len(failed) < len(answers) or "gloo" in failed[0][1]:
-                self.broken = failed[0][1].splitlines()[-1]
-            raise AssertionError(f"process {failed[0][0]}: {failed[0][1]}")
+            # What went wrong first, not the others' complaint that one of them is gone.
+            rank, text = min(failed, key=lambda each: "gloo" in each[1])
+            if len(failed) < len(answers) or "gloo" in failed[-1][1]:
+                self.broken = text.splitlines()[-1]
+            raise AssertionError(f"process {rank}: {text}")
         return [answer for _, answer in answers]
 
 
@@ -57,6 +60,8 @@ def open_pool(count: int) -> Iterator[Pool]:
         for process in processes:
             process.start()
         try:
+            for near, _ in pairs:
+                assert near.poll(_START_S) and near.recv() == "ready", "a process did not start"
             yield Pool(processes=list(processes), pipes=[near for near, _ in pairs])
         finally:
             for process in processes:
@@ -74,6 +79,7 @@ def _serve(rank: int, count: int, store: str, pipe: Connection) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=_PATIENCE
     )
+    pipe.send("ready")
     while True:
         work, arguments = pipe.recv()
         try:

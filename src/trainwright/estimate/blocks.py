@@ -68,7 +68,7 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
     by_region = {region: split_sizes(whole, lengths, shapes, region) for region in regions}
     ops = segment.block.ops
     time = _times(ops, by_region, machine, graph.passes)
-    saved = _saved_bytes(segment.block, by_region, machine)
+    saved = _saved_bytes(segment.block, by_region, machine, shapes.etp)
     hidden = _hidden_bytes(segment.block, by_region["attention"], machine)
     columns = (
         time
@@ -166,13 +166,19 @@ def _recomputed(machine: Machine) -> tuple[str, ...]:
 
 
 def _saved_bytes(
-    block: Block, by_region: dict[Region, dict[str, Array]], machine: Machine
+    block: Block, by_region: dict[Region, dict[str, Array]], machine: Machine, etp: Array
 ) -> dict[str, Array]:
+    """Bytes kept for backward; of tokens that ranks of one expert gather from each other, a rank's own."""
     size = machine.element_bytes
+
+    def kept(tensor: Tensor) -> Array:
+        gathered = "top_k" in tensor.dims and "expert_ffn" not in tensor.dims
+        return bytes_of(tensor, _tensor_sizes(tensor, by_region), size) / (etp if gathered else 1.0)
+
     tensors = [
         t for t in saved_tensors(block) if "vocab" not in t.dims
     ]  # logits are the stack's: Stack.logits_bytes
-    total = sum((bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors), start=np.zeros(1))
+    total = sum((kept(t) for t in tensors), start=np.zeros(1))
     dropped = np.zeros(1)
     if machine.stack.attention == "unfused":
         matrices = sum(
@@ -180,16 +186,14 @@ def _saved_bytes(
         )
         total, dropped = total + matrices, matrices
     else:
+        names = {tensor.name for tensor in tensors}
         remade = {
             op.output.name
             for op in block.ops
-            if op.kind in ("norm", "elementwise") and op.region != "sequence"
+            if (op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence"))
+            and names.issuperset(tensor.name for tensor in op.inputs)  # else these were kept instead
         }
-        remade |= {op.output.name for op in block.ops if op.kind == "norm"}
-        dropped = sum(
-            (bytes_of(t, _tensor_sizes(t, by_region), size) for t in tensors if t.name in remade),
-            start=np.zeros(1),
-        )
+        dropped = sum((kept(t) for t in tensors if t.name in remade), start=np.zeros(1))
     return {"saved_bytes": total, "selective_bytes": total - dropped}
 
 

@@ -30,8 +30,6 @@ class Pieces:
     last_gather_s: Array
     overlap: Array  # share of gathers that may hide
     slack_s: Array  # what a layer could hide beyond its own gathers
-    compute_s: Array  # of the whole model on all stages
-    busiest_s: Array  # of the busiest stage
     send_s: Array  # exposed
     send_all_s: Array
     wait_s: Array

@@ -102,16 +102,20 @@ def _with_communication(
     passes = job.graph.passes  # forwards: with their communication, as often
     tp_forward = passes * tp * (1.0 - stack.tp_forward_overlap * on)
     # Backward, sums over ranks hide behind the weight gradients, which do not wait for them.
-    tp_backward = tp - np.minimum(tp * stack.tp_overlap * on, costs.matmul_weight_s)
+    behind_weights = np.minimum(tp * stack.tp_overlap * on, costs.matmul_weight_s)
+    tp_backward = tp - behind_weights
     # A ring passes keys and values on behind the attention to those it holds; a gather must end first.
     share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
     steps = _ring_steps_s(job, shapes, costs)
     cp_forward = passes * cp - np.minimum(passes * cp * share, costs.attention_forward_s) + passes * steps
-    cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
+    cp_alone = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
+    # Weight gradients that wait for something to hide, and find no sum over ranks, are beside the ring.
+    left = np.where((stack.tp_overlap * on > 0) & (shapes.tp == 1), costs.matmul_weight_s, 0.0)
+    cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s + left)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
     host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     behind = smooth_max(backward + tp_backward + cp_backward + ep_exposed, host)
-    rest = backward - costs.matmul_weight_s + tp + cp_backward + ep_exposed
+    rest = backward - costs.matmul_weight_s + tp + cp_alone + ep_exposed
     return Part(
         costs=costs,
         largest=costs,

@@ -44,8 +44,10 @@ class Layouts:
 
     stages: Stages
     states: tuple[State, State, State]
-    gather_forward_s: Array  # ZeRO-3 (backward also ZeRO-2), per layer and microbatch
+    gather_forward_s: Array  # ZeRO-3, per layer and microbatch
     gather_backward_s: Array
+    scatter_s: Array  # gradients of ZeRO-2 and 3, per layer and microbatch
+    gather_s: Array  # all three
     first_gather_s: Array  # ZeRO-3, of the two ends, per microbatch
     last_gather_s: Array
     reduce_s: Array  # gradients, per step
@@ -104,7 +106,7 @@ class _Builder:
         head = self._of(2, "dense_parameters") / self._of(0, "dense_parameters")
         stages = stage_layout(layers, self.strategies, head if self.job.stack.balanced_stages else None)
         owned = self._owned(stages)
-        gather_f, gather_b = self._zero3_s(self._of(0, "dense_parameters"), self._of(0, "expert_parameters"))
+        gathers = self._zero3_s(self._of(0, "dense_parameters"), self._of(0, "expert_parameters"))
         ends = [
             sum(self._zero3_s(self._of(i, "dense_parameters"), np.zeros(1)), start=np.zeros(1))
             for i in (1, 2)
@@ -115,8 +117,10 @@ class _Builder:
         return Layouts(
             stages=stages,
             states=tuple(self._state(each) for each in owned),  # type: ignore[arg-type]
-            gather_forward_s=gather_f,
-            gather_backward_s=gather_b,
+            gather_forward_s=gathers[0],
+            gather_backward_s=gathers[1],
+            scatter_s=gathers[2],
+            gather_s=gathers[0] + gathers[1] + gathers[2],
             first_gather_s=ends[0],
             last_gather_s=ends[1],
             reduce_s=reduce,
@@ -180,11 +184,12 @@ class _Builder:
         )
         return np.minimum(first / np.maximum(owned.dense + owned.expert, 1.0), 1.0)
 
-    def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array]:
+    def _zero3_s(self, dense: Array, expert: Array) -> tuple[Array, Array, Array]:
         """Per microbatch: ZeRO-3 gathers weights forward and backward, ZeRO-2 and 3 scatter gradients."""
         strategies = self.strategies
         if not (strategies.zero >= 2).any():
-            return np.zeros(len(strategies)), np.zeros(len(strategies))
+            none = np.zeros(len(strategies))
+            return none, none, none
         ranks, stride = shard_ranks(strategies), strategies.tp.astype(float)
         expert_ranks, expert_stride = (
             expert_shard_ranks(strategies),
@@ -200,7 +205,7 @@ class _Builder:
 
         gather = np.where(strategies.zero == 3, both(weight_bytes), 0.0)
         passes = self.job.graph.passes
-        return passes * gather, gather + np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
+        return passes * gather, gather, np.where(strategies.zero >= 2, both(reduce_bytes), 0.0)
 
     def _reduce_s(self, stages: Stages, owned: Sequence[Parameters]) -> tuple[Array, Array, Array]:
         """Of the stage that owns most: reduction of gradients, gather of new weights (ZeRO-1 and 2) per step;

@@ -1,6 +1,6 @@
 """How layers lie on pipeline stages: as even as they go, with the ends relieved where they do not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,12 @@ class Stages:
     middle: Array
     first: Array
     last: Array
+    row: Array  # of the last stage in the middle that has as many layers as any
     empty: NDArray[np.bool_]  # some stage would have nothing to do
+
+    def take(self, where: NDArray[np.int64]) -> "Stages":
+        """Those at some indices."""
+        return Stages(**{each.name: getattr(self, each.name)[where] for each in fields(self)})
 
 
 def stage_layout(layers: int, strategies: Strategies, head_layers: Array | None = None) -> Stages:
@@ -31,7 +36,8 @@ def stage_layout(layers: int, strategies: Strategies, head_layers: Array | None 
         rest = np.maximum(layers - middle * (pp - 1), 0.0)
         # After the last layer come two blocks, the final norm and the head: further stages stay empty.
         left = pp - np.ceil(layers * pp / (layers + head_layers))
-        return Stages(middle=middle, first=middle, last=np.where(pp > 1, rest, layers), empty=left > 2)
+        last = np.where(pp > 1, rest, layers)
+        return Stages(middle=middle, first=middle, last=last, row=np.maximum(pp - 2, 0.0), empty=left > 2)
     chunks = pp * strategies.vpp
     even = np.floor(layers / pp)
     rest = layers - even * pp
@@ -40,4 +46,5 @@ def stage_layout(layers: int, strategies: Strategies, head_layers: Array | None 
     first = np.where(relieved, middle - 1.0, even + (rest > np.maximum(pp - 2, 0)))
     last = np.where(relieved, middle - 1.0, even + (rest > pp - 1))
     middle = np.where(pp <= 2, first, middle)
-    return Stages(middle=middle, first=first, last=last, empty=pp > layers + 2)
+    row = np.where((rest > 0) & ~relieved, np.minimum(rest, pp - 2), pp - 2)
+    return Stages(middle=middle, first=first, last=last, row=np.maximum(row, 0.0), empty=pp > layers + 2)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cost.overlap import shown_s
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
+from trainwright.estimate.gathers import LayerTimes, layer_times
 from trainwright.estimate.layers import Part, model_parts
 from trainwright.estimate.layouts import Layouts, distinct_layouts
 from trainwright.estimate.memory import (
@@ -21,8 +22,9 @@ from trainwright.estimate.memory import (
     memory_parts,
 )
 from trainwright.estimate.network import links as network_links
+from trainwright.estimate.offload import Copies, build_copies
+from trainwright.estimate.pipeline import Builder, EndTimes, Pipeline
 from trainwright.estimate.shapes import distinct_shapes
-from trainwright.estimate.stages import Stages
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
@@ -67,28 +69,43 @@ class _Model:
     table: Activations
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a step is put together from: a layer, stages of layers, everything around them."""
+
+    recompute_s: Array  # per layer
+    overlap: Array  # share of gathers that may hide
+    slack_s: Array  # what a layer could hide beyond its own gathers
+    layer: LayerTimes
+    received_s: Array  # of a microbatch, hidden or not
+    pipeline: Pipeline
+    pipeline_s: Array  # all microbatches
+    reduce_s: Array
+    update_s: Array
+
+
 def _estimate_chunk(
     model: _Model, strategies: Strategies, shape: Ints, layout: Ints, global_batch: Array, detail: bool
 ) -> Estimates:
     job, layouts = model.job, model.layouts
     microbatches = global_batch / (strategies.dp * strategies.micro_batch)
-    pieces = _pieces(model, strategies, shape, layout, microbatches)
-    step = (
-        microbatches * (pieces.busiest_s + pieces.send_s + pieces.wait_s + pieces.offload_s)
-        + pieces.bubble_s + pieces.reduce_s + pieces.update_s + job.stack.step_s
-    )  # fmt: skip
+    work = _work(model, strategies, shape, layout, microbatches)
+    waits = microbatches * layouts.wait_s[layout]
+    step = work.pipeline_s + waits + work.reduce_s + work.update_s + job.stack.step_s
     held, tail = in_flight(strategies, microbatches)
     memory = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
     total = sum(memory.values(), start=np.zeros(1))
     host = host_bytes(strategies, layouts, layout, model.table, shape, held)
     tiers = job.cluster.device.memory
     room = 0.8 * tiers[1].capacity_bytes if len(tiers) > 1 else 0.0  # the rest is the host's own
-    arguments = (strategies, model.layer, model.first, model.last, shape, pieces)
+    time, moved = (
+        _details(model, strategies, shape, layout, (microbatches, step), work) if detail else ({}, {})
+    )
     return Estimates(
         step_s=step,
-        busy_s=microbatches * pieces.compute_s / strategies.pp,
-        time_s=breakdown(job, *arguments, step) if detail else {},
-        communication_s=communication(*arguments) if detail else {},
+        busy_s=microbatches * _compute_s(model, shape, work.recompute_s) / strategies.pp,
+        time_s=time,
+        communication_s=moved,
         memory_bytes=memory,
         total_bytes=total,
         host_bytes=host,
@@ -96,95 +113,82 @@ def _estimate_chunk(
     )
 
 
-def _pieces(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> Pieces:
-    """What a step is put together from: times of the mean layer, of stages, of everything around them."""
-    job, layouts, layer = model.job, model.layouts, model.layer
-    forward, backward = layer.forward_s[shape], layer.backward_s[shape]
+def _work(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> _Work:
+    job, layouts, part = model.job, model.layouts, model.layer
+    forward, backward = part.forward_s[shape], part.backward_s[shape]
     recompute = _recompute_s(model, strategies, shape, forward)
     overlap = strategies.overlap.astype(float) * job.stack.dp_overlap
-    gather, gather_all = _exposed_gathers_s(model, layout, overlap, forward, backward + recompute)
-    layer_s = forward + backward + recompute + gather
+    send, received = _send_s(model, strategies, shape, layout)
+    layer = layer_times(job, part, layouts, strategies, shape, layout, recompute, send)
     slack = _slack_s(model, layout, overlap, forward, backward + recompute)
-    first = _end_s(model.first, shape, layouts.first_gather_s[layout], overlap, slack, job.stack.interference)
-    last = _end_s(model.last, shape, layouts.last_gather_s[layout], overlap, slack, job.stack.interference)
-    busiest = _busiest(layouts.stages, layout, strategies.pp, layer_s, (first, last))
-    send, send_all = _send_s(model, strategies, shape, layout)
-    compute = (
-        model.layers * (_device_s(layer, shape) + recompute)
-        + _device_s(model.first, shape)
-        + _device_s(model.last, shape)
+    turns = (strategies.schedule != SCHEDULES.index("gpipe")) | (microbatches == 1)
+    pipeline = Builder(
+        strategies=strategies,
+        stages=layouts.stages.take(layout),
+        layer=layer,
+        ends=(
+            _end(model, model.first, strategies, shape, layouts.first_gather_s[layout], slack),
+            _end(model, model.last, strategies, shape, layouts.last_gather_s[layout], slack),
+        ),
+        copies=_copies(model, strategies, shape, layout, microbatches, layer, send),
+        send_s=send,
+        forwards=job.graph.passes,
+        turns=turns.astype(float),
+    ).pipeline(model.layers)
+    return _Work(
+        recompute_s=recompute,
+        overlap=overlap,
+        slack_s=slack,
+        layer=layer,
+        received_s=received,
+        pipeline=pipeline,
+        pipeline_s=pipeline.step_s(microbatches),
+        reduce_s=_reduce_s(model, strategies, layout, layer, pipeline.middle.away_s),
+        update_s=layouts.update_s[layout]
+        + MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout],
     )
-    # A stage that waits gathers meanwhile: its bubble shows of ZeRO-3 only what always blocks or slows.
-    excess = gather - _steady_gather_s(model, layout, overlap)
-    others = (
-        model.layers * layer_s + first + last - busiest.seconds - excess * (model.layers - busiest.layers)
-    )
-    put_off = layer_s - _layer_without_weights_s(model, layout, shape, overlap, recompute)
-    least = np.minimum(forward, layer_s - forward - put_off)
-    filled = _filled_s(model, strategies, shape, busiest, microbatches, put_off, least)
-    ahead = shown_s(forward, layouts.gather_forward_s[layout], overlap, job.stack.interference)
-    away = _offload_s(model, strategies, shape, layout, busiest.seconds, forward + ahead)
-    offload = away[0] + away[1]
-    # Copies that nothing hides stand in every stage; those back are done while it waits.
-    blocked = np.where(strategies.overlap > 0, 0.0, 0.5 * offload)
-    bubble = np.maximum((others + (strategies.pp - 1) * (send + blocked)) / strategies.vpp - filled, 0.0)
-    moved = MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout]
-    return Pieces(
+
+
+def _details(
+    model: _Model,
+    strategies: Strategies,
+    shape: Ints,
+    layout: Ints,
+    runs: tuple[Array, Array],
+    work: _Work,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What a step's time is made of, and its communication; `runs` are its microbatches and its time."""
+    layouts, (microbatches, step) = model.layouts, runs
+    busiest = work.pipeline.busiest()
+    pieces = Pieces(
         microbatches=microbatches,
         layers=busiest.layers,
         is_first=busiest.is_first,
         is_last=busiest.is_last,
-        recompute_s=recompute,
-        gather_s=gather,
-        gather_all_s=gather_all,
+        recompute_s=work.recompute_s,
+        gather_s=work.layer.gathers_s,
+        gather_all_s=layouts.gather_s[layout],
         first_gather_s=layouts.first_gather_s[layout],
         last_gather_s=layouts.last_gather_s[layout],
-        overlap=overlap,
-        slack_s=slack,
-        compute_s=compute,
-        busiest_s=busiest.seconds,
-        send_s=send,
-        send_all_s=send_all,
+        overlap=work.overlap,
+        slack_s=work.slack_s,
+        send_s=busiest.send_s,
+        send_all_s=work.received_s,
         wait_s=layouts.wait_s[layout],
-        offload_s=offload,
-        bubble_s=bubble,
-        reduce_s=_reduce_s(model, strategies, layout, (forward, backward), away),
+        offload_s=busiest.offload_s,
+        bubble_s=work.pipeline_s - microbatches * busiest.seconds,
+        reduce_s=work.reduce_s,
         reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
-        update_s=layouts.update_s[layout] + moved,
+        update_s=work.update_s,
     )
+    arguments = (strategies, model.layer, model.first, model.last, shape, pieces)
+    return breakdown(model.job, *arguments, step), communication(*arguments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Busiest:
-    """The stage with most work: its time per microbatch, its layers, which ends of the model it has."""
-
-    seconds: Array
-    layers: Array
-    is_first: NDArray[np.bool_]
-    is_last: NDArray[np.bool_]
-
-
-def _busiest(stages: Stages, layout: Ints, pp: Ints, layer_s: Array, ends: tuple[Array, Array]) -> _Busiest:
-    first, last = ends
-    alone = pp == 1
-    at_first = stages.first[layout] * layer_s + first + np.where(alone, last, 0.0)
-    at_last = np.where(alone, 0.0, stages.last[layout] * layer_s + last)
-    at_middle = np.where(pp > 2, stages.middle[layout] * layer_s, 0.0)
-    most = np.maximum(np.maximum(at_first, at_last), at_middle)
-    ahead = at_last > at_first
-    ends_layers = np.where(ahead, stages.last[layout], stages.first[layout])
-    return _Busiest(
-        seconds=most,
-        layers=np.where(at_middle >= most, stages.middle[layout], ends_layers),
-        is_first=(at_middle < most) & ~ahead,
-        is_last=((at_middle < most) & ahead) | alone,
-    )
-
-
-def _steady_gather_s(model: _Model, layout: Ints, overlap: Array) -> Array:
-    """Of a layer's ZeRO-3 communication, what blocks and what it slows, however long it is."""
-    both = model.layouts.gather_forward_s[layout] + model.layouts.gather_backward_s[layout]
-    return both * (1.0 - overlap * (1.0 - model.job.stack.interference))
+def _compute_s(model: _Model, shape: Ints, recompute: Array) -> Array:
+    """The work of a microbatch on all stages."""
+    ends = _device_s(model.first, shape) + _device_s(model.last, shape)
+    return model.layers * (_device_s(model.layer, shape) + recompute) + ends
 
 
 def _device_s(part: Part, shape: Ints) -> Array:
@@ -209,27 +213,17 @@ def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Ar
     return np.where(full, share * forward, np.where(selective, again, 0.0))
 
 
-def _exposed_gathers_s(
-    model: _Model, layout: Ints, overlap: Array, forward: Array, backward: Array
-) -> tuple[Array, Array]:
-    """ZeRO-3 communication of a layer that compute does not hide, interference included; and all of it."""
-    ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
-    i = model.job.stack.interference
-    shown = shown_s(forward, ahead, overlap, i) + shown_s(backward, behind, overlap, i)
-    return shown, ahead + behind
-
-
 def _reduce_s(
     model: _Model,
     strategies: Strategies,
     layout: Ints,
-    layer: tuple[Array, Array],
+    layer: LayerTimes,
     away: tuple[Array, Array],
 ) -> Array:
     """What a step shows of its gradient reductions, which the last microbatch's backward hides, and of its
     gathers of new weights, which the next forward hides; the first layer's are beside nothing.
 
-    `layer` is a layer's forward and backward; a pass that waits for copies (`away`) hides as much more.
+    A pass that waits for copies (`away`) hides as much more.
     """
     layouts, stages = model.layouts, model.layouts.stages
     share = layouts.reduce_overlap[layout] * strategies.overlap
@@ -237,13 +231,11 @@ def _reduce_s(
     i = model.job.stack.interference
     total = np.zeros(len(strategies))
     inside = layers / np.maximum(stages.middle[layout], 1.0)
-    for whole, work, waits, gathers in (
-        (layouts.reduce_s[layout], layer[1], away[1], layouts.gather_backward_s[layout]),
-        (layouts.renew_s[layout], layer[0], away[0], layouts.gather_forward_s[layout]),
+    for whole, work, waits in (
+        (layouts.reduce_s[layout], layer.inputs_s + layer.weights_s, away[1]),
+        (layouts.renew_s[layout], layer.forward_s, away[0]),
     ):
-        # Links that carry ZeRO's own communication are free for this one in what is left.
-        own = gathers * strategies.overlap * model.job.stack.dp_overlap
-        inner, beside = whole * (1.0 - edge), layers * np.maximum(work - own, 0.0) + inside * waits
+        inner, beside = whole * (1.0 - edge), layers * work + inside * waits
         total = total + whole * edge + shown_s(beside, inner, share, i)
         # The last microbatch goes back through stages that are all slowed in turn, the first one forward too.
         slowed = i * np.minimum(inner * share, beside)
@@ -254,75 +246,51 @@ def _reduce_s(
 def _slack_s(model: _Model, layout: Ints, overlap: Array, forward: Array, backward: Array) -> Array:
     """What a layer's forward and backward could hide beyond the layer's own ZeRO-3 communication."""
     ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
+    behind = behind + model.layouts.scatter_s[layout]
     return np.maximum(forward - ahead * overlap, 0.0) + np.maximum(backward - behind * overlap, 0.0)
 
 
-def _end_s(
-    part: Part, shape: Ints, gather: Array, overlap: Array, slack: Array, interference: float
-) -> Array:
-    """Forward and backward of one end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
-    work = part.forward_s[shape] + part.backward_s[shape]
-    return work + shown_s(work + slack, gather, overlap, interference)
+def _end(
+    model: _Model, part: Part, strategies: Strategies, shape: Ints, gather: Array, slack: Array
+) -> EndTimes:
+    """One end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
+    stack, overlap = model.job.stack, strategies.overlap.astype(float)
+    forward, backward = part.forward_s[shape], part.backward_s[shape]
+    shown = shown_s(forward + backward + slack, gather, overlap * stack.dp_overlap, stack.interference)
+    put_off = backward - part.without_weight_s[shape]
+    weights = np.where(strategies.schedule == SCHEDULES.index("zb"), put_off, 0.0)
+    return forward, backward + shown - weights, weights
 
 
 def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
-    """Activations to the next stage and gradients back, per microbatch: exposed, and in all."""
+    """One send to the next stage, exposed; and all that a stage receives of a microbatch."""
     layouts, stack = model.layouts, model.job.stack
     payload = model.layer.costs.hidden_bytes[shape] / strategies.tp
     one = layouts.send_latency_s[layout] + payload * layouts.send_s_per_byte[layout] + stack.send_s
-    sends = 1.0 + model.job.graph.passes
-    both = np.where(strategies.pp > 1, sends * strategies.vpp * one, 0.0)
-    return both * (1.0 - stack.pp_overlap * strategies.overlap), both
+    one = np.where(strategies.pp > 1, one, 0.0)
+    sends = (1.0 + model.job.graph.passes) * strategies.vpp
+    return one * (1.0 - stack.pp_overlap * strategies.overlap), sends * one
 
 
-def _layer_without_weights_s(
-    model: _Model, layout: Ints, shape: Ints, overlap: Array, recompute: Array
-) -> Array:
-    """A layer whose weight gradients are put off, with what it then shows of ZeRO-3's communication."""
-    forward, backward = model.layer.forward_s[shape], model.layer.without_weight_s[shape] + recompute
-    return forward + backward + _exposed_gathers_s(model, layout, overlap, forward, backward)[0]
-
-
-def _filled_s(
+def _copies(
     model: _Model,
     strategies: Strategies,
     shape: Ints,
-    busiest: _Busiest,
+    layout: Ints,
     microbatches: Array,
-    put_off: Array,
-    least: Array,
-) -> Array:
-    """What weight gradients fill of the bubble, as in ZB-H1 (Qi et al., 2023).
-
-    Of other stages the bubble shows forwards and gradients of inputs only. The busiest stage puts off its own
-    weight gradients by as many microbatches as there are stages after the first, and does them while it would
-    wait; a layer's (`put_off`) as far as its forward and its gradients of inputs are as long (`least`).
-    """
-    if not (strategies.schedule == SCHEDULES.index("zb")).any():
-        return np.zeros(len(strategies))
-    first, last = (
-        part.backward_s[shape] - part.without_weight_s[shape] for part in (model.first, model.last)
-    )
-    mine = busiest.is_first * first + busiest.is_last * last
-    others = (model.layers - busiest.layers) * put_off + first + last - mine
-    times = np.minimum(strategies.pp, microbatches) - 1.0
-    filled = others + times * (busiest.layers * np.minimum(put_off, least) + mine)
-    return np.where(strategies.schedule == SCHEDULES.index("zb"), filled, 0.0)
-
-
-def _offload_s(
-    model: _Model, strategies: Strategies, shape: Ints, layout: Ints, busiest: Array, forward: Array
-) -> tuple[Array, Array]:
-    """Activations to the host behind forwards, and back behind backwards: what of them is not hidden."""
+    layer: LayerTimes,
+    send_s: Array,
+) -> Copies | None:
+    """Copies of activations to the host and back, of the mean layer; none if no strategy moves them."""
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
-        return np.zeros(len(strategies)), np.zeros(len(strategies))
-    layers, kept = model.layouts.stages.middle[layout], model.table.kept[strategies.recompute, shape]
+        return None
+    layers, choice = model.layouts.stages.middle[layout], strategies.recompute
+    kept = model.table.kept[choice, shape] + model.table.gathered[choice, shape]
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link
-    moved, on = np.where(moves, body / rate, 0.0), strategies.overlap.astype(float)
-    out, i = layers * forward, model.job.stack.interference
-    return shown_s(out, moved, on, i), shown_s(np.maximum(busiest - out, 0.0), moved, on, i)
+    one = np.where(moves, body / np.maximum(layers, 1.0) / rate, 0.0)
+    return build_copies(one, layer, strategies, microbatches, send_s, model.job.stack.interference)
 
 
 def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:

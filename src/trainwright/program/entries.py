@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trainwright.cost.overlap import smooth_max
+from trainwright.program.links import Ends, OnLinks, Span, find_ends, is_gather, next_gathers, on_links
 from trainwright.program.lower import Program, Route
 from trainwright.program.moves import LOCAL, groups
 from trainwright.program.places import Places
 from trainwright.program.step import STATE_GRADIENT, Step, Value
 
-LANES = ("main", "filler", "model", "data", "scatter", "copy", "back")
+LANES = ("main", "filler", "model", "data", "scatter", "reduce", "copy", "back")
+_BESIDE = LANES[3:]  # of what no block waits for in its turn
 Group = tuple[int, str, int, int]  # route, phase of actions, stage, place
 
 
@@ -54,6 +56,12 @@ def action_phase(step: Step, *, merged: bool) -> str:
     return "W" if step.phase == "W" else "I"
 
 
+def step_label(step: Step, *, merged: bool) -> str:
+    """A step by name, kind and phase; the phase of a backward that is not cut in two is shown as B."""
+    word = "" if step.kind == "compute" else f" {step.kind}"
+    return f"{step.name}{word} {'B' if merged and step.phase == 'I' else step.phase}"
+
+
 @dataclass(slots=True, kw_only=True)
 class Writer:
     """Turns the steps of one route into entries."""
@@ -70,6 +78,7 @@ class Writer:
     )  # by stage, the last step that gave a weight gradient
     gathers: dict[str, list[int]] = field(default_factory=dict)  # P steps of each block
     next_gather: dict[int, int] = field(default_factory=dict)  # of each gather of weights, the one after it
+    on_links: dict[int, OnLinks] = field(default_factory=dict)  # of each scatter
     inputs: list[tuple[int, ...]] = field(default_factory=list)  # of each step, the steps it waits for
 
     def run(self) -> None:
@@ -78,7 +87,8 @@ class Writer:
         for number, step in enumerate(route.steps):
             if step.phase == "P":
                 self.gathers.setdefault(step.block, []).append(number)
-        self.next_gather = _next_gathers(route)
+        self.next_gather = next_gathers(route)
+        self.on_links = on_links(route, merged=self.merged)
         for number, step in enumerate(route.steps):
             self.inputs.append(self._waits(number, step))
             if step.lane == "filler":
@@ -87,7 +97,7 @@ class Writer:
                 self.written.setdefault(value, []).append(number)
             for place in self.places.covered(step.mesh.devices):
                 self._place(number, step, place)
-                if step.lane not in ("data", "scatter", "copy", "back") and step.phase not in "PS":
+                if step.lane not in _BESIDE and step.phase not in "PS":
                     key = (self._group(step, place), step.block, "R" if step.phase == "R" else "")
                     self.blocks.setdefault(key, []).append(number)
 
@@ -132,10 +142,9 @@ class Writer:
     def _place(self, number: int, step: Step, place: int) -> None:
         e, key = self.entries, (self.route, number, place)
         seconds = step.uneven_s.get(self.places.devices[place][0], step.seconds)
-        word = "" if step.kind == "compute" else f" {step.kind}"
         waits = self._entry_inputs(number, step, place)
         main = Entry(
-            group=self._group(step, place), lane="main", label=f"{step.name}{word} {self._letter(step)}",
+            group=self._group(step, place), lane="main", label=step_label(step, merged=self.merged),
             cause=step.cause, seconds=seconds * step.blocking, inputs=waits,
         )  # fmt: skip
         if step.kind in ("compute", "join", *LOCAL) or step.blocking >= 1.0:
@@ -152,13 +161,12 @@ class Writer:
         # rest, what blocks comes first, and what hides runs beside what follows.
         ahead = step.alongside >= 0 or (step.lane == "data" and step.kind == "all_gather")
         first, second = (apart, main) if ahead else (main, apart)
+        gathers, scatters = self.on_links.get(number, ((), ()))
+        first.inputs += [e.begin[(self.route, other, place)] for other in gathers]
+        first.inputs += [e.end[(self.route, other, place)] for other in scatters]
         e.begin[key] = e.add(first)
-        second.inputs = [e.begin[key]]
+        second.inputs = [e.begin[key], *(e.end[(self.route, other, place)] for other in gathers)]
         e.end[key] = e.add(second)
-
-    def _letter(self, step: Step) -> str:
-        """The phase as it is shown: a backward that is not cut in two is a B."""
-        return "B" if self.merged and step.phase == "I" else step.phase
 
     def _fills(self, step: Step) -> bool:
         """Whether a weight gradient waits for communication to hide; else it frees what it reads at once."""
@@ -171,7 +179,7 @@ class Writer:
         user = e.begin[(self.route, number, place)]
         for other in self.inputs[number]:
             step = self._route().steps[other]
-            if step.lane != "data" or step.kind != "all_gather" or step.phase == "P" or step.blocking <= 0.0:
+            if not is_gather(step) or step.blocking <= 0.0:
                 continue
             gather = e.end[(self.route, other, place)]
             if gather not in e.position:
@@ -222,21 +230,6 @@ class Writer:
 
 def _is_gather(entry: Entry) -> bool:
     return entry.label.startswith("weights/")
-
-
-def _next_gathers(route: Route) -> dict[int, int]:
-    """Of each gather of weights, the first one of the next block of the same stage and phase."""
-    last: dict[tuple[int, str, int], list[int]] = {}
-    found: dict[int, int] = {}
-    for number, step in enumerate(route.steps):
-        if step.lane != "data" or step.kind != "all_gather" or step.phase == "P":
-            continue
-        before = last.setdefault((step.stage, step.phase, step.passes), [])
-        if before and route.steps[before[-1]].block != step.block:
-            found |= dict.fromkeys(before, number)
-            before.clear()
-        before.append(number)
-    return found
 
 
 def launch_s(route: Route, numbers: Sequence[int], op_s: float) -> float:
@@ -306,6 +299,20 @@ def _wait_for_copies(entries: Entries, writer: Writer, others: Sequence[Writer])
         awaited = [end for other in others for end in other.ends_of(names)]
         for place in writer.places.covered(step.mesh.devices):
             entries.listed[entries.begin[(writer.route, number, place)]].inputs += awaited
+
+
+def find_link_ends(entries: Entries, writers: Sequence[Writer]) -> dict[Group, Ends]:
+    """By group, the gathers and scatters at its ends."""
+    used: dict[Group, list[tuple[Step, Span]]] = {}
+    for writer in writers:
+        for number, step in enumerate(writer.program.routes[writer.route].steps):
+            if not is_gather(step) and step.lane != "scatter":
+                continue
+            for place in writer.places.covered(step.mesh.devices):
+                key = (writer.route, number, place)
+                span = (entries.begin[key], entries.end[key])
+                used.setdefault(entries.listed[span[0]].group, []).append((step, span))
+    return {group: find_ends(each) for group, each in used.items()}
 
 
 def in_groups(entries: Iterable[Entry]) -> dict[Group, list[int]]:

@@ -164,10 +164,10 @@ def _forward(
         instance = builder.instances[cell[0]]
         first = after if not instance.inputs or _reads_input(instance) else ()
         if ahead.enters(instance.block):
-            first += away.send(builder, forward.kept, ahead.block)
+            first += away.send(builder, forward.kept, ahead.block, builder.stages[cell[0]])
             forward.weights = ahead.enter(instance.block, step)
         step = forward.run(cell, first)
-    away.send(builder, forward.kept, ahead.block)
+    away.send(builder, forward.kept, ahead.block, -1)
     return (step,)
 
 

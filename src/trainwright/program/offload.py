@@ -23,10 +23,10 @@ class Away:
     copies: dict[str, int] = field(default_factory=dict)
     sent: dict[int, list[int]] = field(default_factory=dict)  # by stage
 
-    def send(self, builder: Builder, kept: Store, block: str) -> tuple[int, ...]:
-        """Copy what a block has read for the last time; what the block after the next one must wait for.
+    def send(self, builder: Builder, kept: Store, block: str, stage: int) -> tuple[int, ...]:
+        """Copy what a block has read for the last time; what the next one must wait for on the same stage.
 
-        So one block is on its way while another works.
+        So two blocks are on their way at most while another works.
         """
         values = [
             Value(own, layout)
@@ -34,7 +34,7 @@ class Away:
             if reader == block
             for own in _versions(kept, name)
             for layout in kept.layouts(own)
-            if layout.mesh.devices == devices
+            if layout.mesh.devices == devices and not layout.partial
         ]
         if not values:
             return ()
@@ -42,7 +42,7 @@ class Away:
         self.copies[block] = builder.add(copy)
         sent = self.sent.setdefault(copy.stage, [])
         sent.append(self.copies[block])
-        return (sent[-2],) if len(sent) > 1 else ()
+        return (sent[-2],) if len(sent) > 1 and copy.stage == stage else ()
 
     def bring(self, builder: Builder, stores: Sequence[Store], block: str, after: int) -> None:
         """Copy back what a block needs, once step `after` has ended, under names of its own."""
@@ -54,12 +54,8 @@ class Away:
         for old, new in zip(copy.reads, brought, strict=True):
             builder.shapes[new.name] = builder.shapes[old.name]
             builder.written_dims[new.name] = builder.written_dims[old.name]
-        number = builder.add(
-            copy.set(
-                phase="I", reads=(), writes=tuple(brought), lane="back",
-                after=(sent, after) if after >= 0 else (sent,),
-            )  # fmt: skip
-        )
+        before = (sent, after) if after >= 0 else (sent,)
+        number = builder.add(copy.set(phase="I", reads=(), writes=tuple(brought), after=before, lane="back"))
         builder.steps[number].name = f"{block} from host"
         for store in stores:
             for value in brought:

@@ -7,7 +7,7 @@ from math import prod
 from trainwright.errors import BadInput
 from trainwright.model.flow import Instance
 from trainwright.plan.plan import Assign, Offload, Plan, Recompute, Replicate, Shard, Split, Stream, Transform
-from trainwright.plan.rules import LINKED, effect, splittable
+from trainwright.plan.rules import LINKED, effect, split_dim, splittable
 from trainwright.plan.select import select
 from trainwright.program.layout import Mesh
 
@@ -111,6 +111,7 @@ def _placed(
         match transform:
             case Split(serial=True, dim=dim, parts=parts):
                 _check_split(instance, transform, sizes)
+                _check_serial(instance, dim)
                 serial = (dim, parts)
             case Split(dim=dim, parts=parts, sizes=given):
                 _check_split(instance, transform, sizes)
@@ -175,6 +176,17 @@ def _check_split(instance: Instance, split: Split, sizes: Mapping[str, int]) -> 
     raise BadInput(
         where, split.dim, rule, f"split it along {', '.join(splittable(instance.op)) or 'nothing'}"
     )
+
+
+def _check_serial(instance: Instance, dim: str) -> None:
+    """Refuse serial parts that would each make all of some result."""
+    op = instance.op
+    whole = [each.name for each in (op.output, *op.extra_outputs) if split_dim(op, each, dim) is None]
+    if effect(op, dim) == "shards" and whole:
+        raise BadInput(
+            f"plan: op {instance.name}: co-split", dim, f"every part would make all of {whole[0]}",
+            "co-split it along a dim that all of its results have",
+        )  # fmt: skip
 
 
 def _check_divides(

@@ -110,11 +110,14 @@ def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
         key = (bundle.stage, bundle.groups, tuple(sorted(bundle.shards.items())))
         buckets.setdefault(key, []).append(bundle)
     for bucket in buckets.values():
-        _reduce_bucket(builder, bucket)
+        _reduce_bucket(builder, bucket, "P")
+    for bucket in reversed(buckets.values()):  # gradients of the last layers are there first
+        _reduce_bucket(builder, bucket, "S")
     _first_sums(builder, listed)
 
 
-def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle]) -> None:
+def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle], when: str) -> None:
+    """What a bucket does before the first microbatch (P), or after the last (S)."""
     total = sum(bundle.elements for bundle in bucket)
     one, width, stack = bucket[0], widths(builder), builder.setting.stack
     if len(one.group) == 1 or not total:
@@ -124,7 +127,8 @@ def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle]) -> None:
     for phase, kind, seconds, groups in _bucket_times(builder, one, total, width):
         if zero in (1, 2) and phase == ("S" if zero == 1 else "P"):
             seconds += stack.zero_layer_s * sum(_is_layer(builder, bundle) for bundle in bucket)
-        _pieces(builder, bucket, phase, kind, (seconds, groups), share)
+        if phase == when:
+            _pieces(builder, bucket, phase, kind, (seconds, groups), share)
 
 
 def _pieces(
@@ -143,7 +147,7 @@ def _pieces(
         size = (width.weight if phase == "P" else width.reduced) * bundle.elements
         made = _data_step(builder, bundle, f"{what}/{bundle.block}", kind, seconds * part, size)
         reads = () if phase == "P" else _gradients(builder, bundle)
-        made = _on(made, [bundle], groups).set(span=(0.0, share))
+        made = _on(made, [bundle], groups).set(span=(0.0, share), lane="data" if phase == "P" else "reduce")
         return made.set(phase=phase, blocking=blocking, reads=reads, after=tuple(after))
 
     def rest(after: Sequence[int]) -> Step:

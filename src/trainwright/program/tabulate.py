@@ -18,10 +18,12 @@ from trainwright.program.entries import (
     Group,
     Writer,
     entries_of,
+    find_link_ends,
     in_groups,
     launch_s,
     weights_share,
 )
+from trainwright.program.links import Between, Ends, Span
 from trainwright.program.lower import Program
 from trainwright.program.places import Places, find_places
 from trainwright.program.state import update_s
@@ -37,8 +39,8 @@ from trainwright.program.table import (
 
 Ids = NDArray[np.int64]
 
-_UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COPY, COPY)  # of each place
-_UNIT_OF_LANE = (0, 0, 1, 2, 2, 3, 4)  # gathers go before scatters; copies to the host beside those back
+_UNITS = (COMPUTE, COMMUNICATION, COMMUNICATION, COMMUNICATION, COPY, COPY)  # of each place
+_UNIT_OF_LANE = (0, 0, 1, 2, 2, 3, 4, 5)  # gathers go before scatters
 _AHEAD = ("data", "back")  # lanes of what an action needs before it begins
 _ONCE_PHASES = ("P", "S")
 
@@ -46,19 +48,29 @@ _ONCE_PHASES = ("P", "S")
 def tabulate(program: Program) -> Table:
     """The tasks of a whole step."""
     plan = program.plan
-    orders = plan.orders or (_default_order(program),)
+    orders = orders_of(program)
     places = find_places(
         (each for route in program.routes for each in dict.fromkeys(route.placed)),
         [o.devices for o in orders],
     )
-    split = any(action.phase == "W" for order in orders for action in order.actions)
-    entries, writers = entries_of(program, places, merged=not split)
+    entries, writers = entries_of(program, places, merged=is_merged(orders))
     buffers = find_buffers(program, places, entries, writers)
     _add_launches(program, entries, writers)
     _add_ends(program, places, entries)
     stamps = Stamps.of(program, entries)
     rows = _rows(orders, places, plan)
-    return _table(stamps, entries, rows, buffers, places)
+    ends = find_link_ends(entries, writers)
+    return _table(stamps, entries, rows, buffers, places, ends)
+
+
+def orders_of(program: Program) -> tuple[Order, ...]:
+    """What each device does in which order: as the plan says, or microbatch by microbatch."""
+    return program.plan.orders or (_default_order(program),)
+
+
+def is_merged(orders: Sequence[Order]) -> bool:
+    """Whether weight gradients go with those of inputs, not in actions of their own."""
+    return not any(action.phase == "W" for order in orders for action in order.actions)
 
 
 def _default_order(program: Program) -> Order:
@@ -188,8 +200,9 @@ def _table(
     rows: Sequence[tuple[Action, ...]],
     buffers: Sequence[Buffer],
     places: Places,
+    ends: Mapping[Group, Ends],
 ) -> Table:
-    first_queued, queue, held_back = _queues(stamps, entries, rows)
+    first_queued, queue, held_back = _queues(stamps, entries, rows, ends)
     first_input, inputs = _with(_inputs(stamps, entries), held_back)
     columns = _columns(stamps, entries)
     count = len(places.devices)
@@ -279,12 +292,12 @@ def _with(inputs: tuple[Ids, Ids], more: Sequence[tuple[int, int]]) -> tuple[Ids
 
 
 def _queues(
-    stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]]
+    stamps: Stamps, entries: Entries, rows: Sequence[tuple[Action, ...]], link_ends: Mapping[Group, Ends]
 ) -> tuple[Ids, Ids, list[tuple[int, int]]]:
     """The tasks of every lane in order: what precedes all microbatches, the actions, what follows them.
 
     Also what is held back: the first gather of an action, and the first copy back from the host, wait until
-    the action before it begins.
+    the action before it begins; and what shares links waits for each other.
     """
     by_lane = {group: _by_lane(entries, members) for group, members in stamps.groups.items()}
     found: list[list[Ids]] = [[] for _ in range(len(rows) * len(LANES))]
@@ -294,19 +307,23 @@ def _queues(
     for place, actions in enumerate(rows):
         main, *ahead = (found[place * len(LANES) + LANES.index(lane)] for lane in ("main", *_AHEAD))
         ends: list[int] = []  # the last task of each action
+        between = Between(waits=held_back)
         for group in [(r, "P", s, place) for r in range(stamps.routes) for s in stages]:
             _queue(stamps, by_lane, group, 0, place, found, used)
         for action in actions:
             route, copy = action.microbatch % stamps.routes, action.microbatch // stamps.routes
             before = [len(each) for each in ahead]
-            for phase in _phases(action):
-                _queue(stamps, by_lane, (route, phase, action.stage, place), copy, place, found, used)
+            for phase in action_phases(action):
+                group = (route, phase, action.stage, place)
+                _queue(stamps, by_lane, group, copy, place, found, used)
+                if group in link_ends:
+                    between.follow(_copy_of(stamps, link_ends[group], copy))
             for each, count in zip(ahead, before, strict=True):
                 if len(each) > count and len(ends) > 1:
                     held_back.append((int(each[count][0]), ends[-2]))
-            if main:
+            if main and int(main[-1][-1]) not in ends[-1:]:  # a stage may have nothing to do
                 ends.append(int(main[-1][-1]))
-        for group in [(r, "S", s, place) for s in (*stages[1:], stages[0]) for r in range(stamps.routes)]:
+        for group in [(r, "S", s, place) for s in (*stages[:0:-1], stages[0]) for r in range(stamps.routes)]:
             _queue(stamps, by_lane, group, 0, place, found, used)
     _check_used(stamps, used, rows)
     joined = [np.concatenate(each) if each else np.zeros(0, dtype=np.int64) for each in found]
@@ -314,7 +331,23 @@ def _queues(
     return starts, np.concatenate(joined), held_back
 
 
-def _phases(action: Action) -> tuple[str, ...]:
+def _copy_of(stamps: Stamps, ends: Ends, copy: int) -> Ends:
+    """The tasks of one microbatch."""
+
+    def tasks(spans: Sequence[Span]) -> tuple[Span, ...]:
+        return tuple(
+            (int(stamps.base[a] + copy * stamps.stride[a]), int(stamps.base[b] + copy * stamps.stride[b]))
+            for a, b in spans
+        )
+
+    return Ends(
+        first_gathers=tasks(ends.first_gathers), last_gathers=tasks(ends.last_gathers),
+        last_scatters=tasks(ends.last_scatters),
+    )  # fmt: skip
+
+
+def action_phases(action: Action) -> tuple[str, ...]:
+    """The phases of steps that an action runs, one after another."""
     if action.phase == "N":
         return (f"N{action.pass_}",)
     return ("B", "I", "W") if action.phase == "B" else (action.phase,)

@@ -37,13 +37,13 @@ def test_zero_1_and_2_cost_the_same_without_accumulation() -> None:
     assert two == pytest.approx(one)
 
 
-def test_expert_tensor_parallelism_does_not_shrink_what_experts_keep() -> None:
-    # each of etp ranks keeps etp times the tokens at 1/etp of the width; the gathered inputs grow
+def test_expert_tensor_parallelism_does_not_change_what_experts_keep() -> None:
+    # each of etp ranks keeps etp times the tokens at 1/etp of the width, and of gathered inputs its own
     kept = [
         run(EXPERTS, Strategy(dp=2, tp=4, sp=True, ep=2, etp=etp)).memory_bytes["activations"][0]
         for etp in (1, 2, 4)
     ]
-    assert kept[0] < kept[1] < kept[2]
+    assert kept == pytest.approx([kept[0]] * 3)
 
 
 def test_shards_of_experts_are_reduced_over_their_own_replicas() -> None:
