@@ -122,6 +122,7 @@ def _rope(q: Tensor, k: Tensor) -> Op:
         inputs=(q, k),
         output=tensor("attention.rope.q", *q.dims),
         extra_outputs=(tensor("attention.rope.k", *k.dims),),
+        frozen=("head_dim",),  # its halves are turned together
     )
 
 

@@ -66,7 +66,7 @@ def wire(graph: Graph) -> tuple[Instance, ...]:
     for place in places(graph):
         if place.name == "decoder.embedding" and streams:
             streams["encoded"] = streams["stream"]
-        instances += _instances(place, reads[id(place.block)], streams)
+        instances += _instances(place, reads[id(place.block)], streams, graph.inputs)
         streams |= {name: f"{place.name}/{tensor}" for name, tensor in _continued(place.block)}
     return tuple(instances)
 
@@ -88,7 +88,7 @@ _Read = tuple[bool, str]  # whether this block writes it, and its name
 
 
 def _instances(
-    place: Place, reads: Sequence[tuple[_Read, ...]], streams: Mapping[str, str]
+    place: Place, reads: Sequence[tuple[_Read, ...]], streams: Mapping[str, str], given: frozenset[str]
 ) -> Iterator[Instance]:
     prefix = f"{place.name}/"
     for op, sources in zip(place.block.ops, reads, strict=True):
@@ -99,7 +99,10 @@ def _instances(
             segment=place.segment,
             op=op,
             inputs=tuple(
-                [prefix + name if own else streams.get(name) or _given(name, place) for own, name in sources]
+                [
+                    prefix + name if own else streams.get(name) or _given(name, place, given)
+                    for own, name in sources
+                ]
             ),
             outputs=(prefix + op.output.name, *[prefix + tensor.name for tensor in op.extra_outputs]),
         )
@@ -122,7 +125,9 @@ def _read(name: str, written: dict[str, None]) -> _Read:
     return name in written, name
 
 
-def _given(name: str, place: Place) -> str:
+def _given(name: str, place: Place, given: frozenset[str]) -> str:
+    if name in given:
+        return f"input/{name}"
     assert name in _GIVEN, f"{place.name} reads {name}, which nothing writes"
     stack = place.name.partition(".")[0]
     return f"input/{stack}.{name}" if stack in ("encoder", "decoder") else f"input/{name}"

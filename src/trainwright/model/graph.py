@@ -35,6 +35,7 @@ class Op:
     `saved` are the tensors that the backward pass of this op reads, besides its weights.
     A `product` multiplies its two inputs, where a `matmul` multiplies one by weights. An input's dims are
     the reader's names for the producer's, position by position: keys are read over `seq_kv`.
+    `frozen` are dims that are never split, because the operator mixes them in a way of its own.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Op:
     saved: tuple[Tensor, ...] = ()
     window: int | None = None  # attention only: keys that a query meets at most, in tokens
     causal: bool = True  # attention only
+    frozen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Graph:
 
     `top_k` tokens-per-expert routing and the number of experts are sizes too (`top_k`, `experts`).
     With recycling a step runs `passes` forwards, each on the result of the one before; only the last has
-    a backward.
+    a backward. `inputs` are names of what it is given, where they are not the usual ones.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Graph:
     sizes: Mapping[str, int]
     tied: frozenset[str] = frozenset()  # names of weights that appear twice but are stored once
     passes: int = 1
+    inputs: frozenset[str] = frozenset()
 
 
 def is_layer(block: Block) -> bool:

@@ -27,6 +27,7 @@ def latent_projections(
         inputs=(q, nope, shared_key),
         output=rotated_q,
         extra_outputs=(rotated_k,),
+        frozen=("head_dim",),
     )
     return (*queries, *keys, rope), (rotated_q, rotated_k, v)
 

@@ -34,7 +34,7 @@ def effect(op: Op, dim: str) -> Effect:
     Frozen are dims that the operator mixes in a way that is not a sum: the keys of a softmax, the width of a
     norm. A loss over a split vocabulary sums its statistics; a norm over all heads does too.
     """
-    if op.kind == "attention" and dim in op.contracted:
+    if dim in op.frozen or (op.kind == "attention" and dim in op.contracted):
         return "frozen"
     if split_dim(op, op.output, dim) is not None:
         mixed = op.kind == "norm" and any(dim in weight.dims for weight in op.weights)
