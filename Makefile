@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test check calibrate bench agreement zoo clean
+.PHONY: plan test check calibrate bench bench-run measure agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -32,6 +32,12 @@ bench: .venv/.installed  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py
 	$(BIN)/python benchmarks/plan_to_timeline.py
+
+bench-run: .venv/.installed-dev  ## steps of the runtime beside hand-written PyTorch: time and memory as ratios
+	$(BIN)/python benchmarks/run_against_torch.py
+
+measure: .venv/.installed-dev  ## docs/accuracy_here.md: the zoo predicted, run and recorded on this machine
+	$(BIN)/python benchmarks/measure_here.py
 
 agreement: .venv/.installed  ## how closely closed form and simulation agree, over 2,000 random draws
 	$(BIN)/python benchmarks/agreement.py 2000 7

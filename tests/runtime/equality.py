@@ -22,7 +22,8 @@ from trainwright.runtime.work import Kernel, Work
 from trainwright.runtime.worker import Microbatch, build_worker
 
 SEQ = 8
-RECIPE = Recipe(rate=1e-2, steps=5, warmup=2, clip=0.5)
+# Adam divides by the size of a gradient: with the usual epsilon it makes rounding of those near 0 large.
+RECIPE = Recipe(rate=1e-3, steps=5, warmup=2, clip=0.5, epsilon=1e-5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +100,11 @@ def _tensor(values: object) -> torch.Tensor:
 
 
 def _optimizer(whole: Whole) -> torch.optim.Optimizer:
+    named = dict(whole.table.items())
+    decayed = {name for name, each in named.items() if each.dim() > 1 and not name.endswith("bias")}
     groups = [
-        {"params": [each for each in whole.parameters() if each.dim() > 1], "weight_decay": RECIPE.decay},
-        {"params": [each for each in whole.parameters() if each.dim() <= 1], "weight_decay": 0.0},
+        {"params": [named[name] for name in sorted(decayed)], "weight_decay": RECIPE.decay},
+        {"params": [each for name, each in named.items() if name not in decayed], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon)
 

@@ -27,6 +27,12 @@ def build_parallel(case: Case, axes: dict[str, DeviceMesh]) -> Transformer:
     torch.set_default_dtype(DTYPES[case.precision])
     model = Transformer(case.arch, case.seq)
     torch.set_default_dtype(usual)
+    parallelize(model, case, axes)
+    return model
+
+
+def parallelize(model: Transformer, case: Case, axes: dict[str, DeviceMesh]) -> None:
+    """Split a model over the axes of a mesh."""
     if case.tp > 1:
         parallelize_module(model, axes["tp"], dict(_end_styles(case)))
         for layer in model.layers:
@@ -39,7 +45,6 @@ def build_parallel(case: Case, axes: dict[str, DeviceMesh]) -> Transformer:
     if case.dp > 1:
         for unit in _units(model, tied=case.arch.tied):
             fully_shard(unit, mesh=axes["dp"], reshard_after_forward=True)
-    return model
 
 
 def _units(model: Transformer, *, tied: bool) -> list[nn.Module]:

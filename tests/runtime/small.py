@@ -17,6 +17,10 @@ SMALL: Mapping[str, Mapping[str, object]] = {
     "parallel": {
         **_SIZES, "kv_heads": 1, "gated": True, "parallel_block": True, "shared_norm": True, "qk_norm": "head",
     },
+    "latent": {
+        **_SIZES, "gated": True, "kv_lora_rank": 6, "q_lora_rank": 6, "qk_nope_dim": 2, "qk_rope_dim": 2,
+        "v_head_dim": 2,
+    },
     "deep": {**_SIZES, "layers": 8, "gated": True},
     "experts": {**_SIZES, **_EXPERTS},
     "shared experts": {**_SIZES, **_EXPERTS, "shared_experts": 1, "first_dense": 1},

@@ -18,6 +18,7 @@ _OTHERS = {
     "tied": ("dp2 tp2 sp", "dp2 pp2 zero1", "dualpipe", "chimera", "interlaced"),
     "llama": ("dp2 tp2 sp", "dp2 cp2 ring", "pp2 tp2 zb full", "dp4 zero3 selective", "cp2 tp2 allgather"),
     "parallel": ("dp2 tp2", "dp4 zero3 full", "pp2 dp2 1f1b"),
+    "latent": ("dp2 tp2", "dp2 pp2 full", "dp4 zero3"),
     "experts": ("expert-parallel", "dp2 tp2 sp ep2", "tp2 dp2 ep2 etp2", "dp4 ep4 zero1", "dp4 ep2 zero3"),
     "shared experts": ("dp2 pp2 ep2 1f1b full", "dp2 tp2 sp ep2 selective"),
     "translator": ("dp2 tp2", "dp2 pp2", "interlaced", "dp2 cp2 ring", "dp4 zero3 full"),

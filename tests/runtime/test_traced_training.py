@@ -8,7 +8,7 @@ from tests.runtime.pool import Pool
 
 pytest.importorskip("transformers")
 
-from tests.runtime.traced_training import ARCHITECTURES, compare_traced  # noqa: E402
+from tests.runtime.traced_training import ARCHITECTURES, compare_traced
 
 PLANS = ("dp4 zero1", "dp2 tp2 sp", "dp4 zero3", "dp2 pp2 1f1b", "pp4 zb full", "tp2 cp2 allgather")
 

@@ -61,7 +61,7 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
     initialize(
         trainer.worker, lambda key, sizes: traced.weights[key].load(parameters[traced.weights[key].names[0]])
     )
-    optimizer = torch.optim.AdamW(_decayed(traced, parameters), lr=RECIPE.rate, betas=RECIPE.betas)
+    optimizer = torch.optim.AdamW(_decayed(traced, parameters), lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon)
     found = Difference(loss=0.0, gradient=0.0, norm=0.0, where="")
     for step in range(steps):
         batches = [build_inputs(plan.batch, 100 * step + number) for number in range(plan.microbatches)]
@@ -91,7 +91,12 @@ def _microbatch(traced: Traced, inputs: dict[str, torch.Tensor]) -> Microbatch:
 
 def _decayed(traced: Traced, parameters: dict[str, nn.Parameter]) -> list[dict[str, object]]:
     """Weights that decay as the trainer lets them: those that have two dims or more in the graph."""
-    wide = {names for key, each in traced.weights.items() if len(each.shape) > 1 for names in each.names}
+    wide = {
+        name
+        for key, each in traced.weights.items()
+        if len(each.shape) > 1 and not key.endswith("bias")
+        for name in each.names
+    }
     unique = {id(each): (name, each) for name, each in parameters.items()}
     plain = [each for name, each in unique.values() if name not in wide]
     decayed = [each for name, each in unique.values() if name in wide]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trainwright.errors import BadInput
 from trainwright.plan.action import Action
+from trainwright.plan.plan import Order
 from trainwright.program.entries import action_phase
 from trainwright.program.lower import Program, Route
 from trainwright.program.tabulate import action_phases, is_merged, orders_of
@@ -89,7 +90,7 @@ def inputs_of(route: Route) -> list[tuple[int, ...]]:
     return found
 
 
-def _actions(program: Program, orders: Sequence, parts: Sequence[_Parts]) -> Iterator[Action]:
+def _actions(program: Program, orders: Sequence[Order], parts: Sequence[_Parts]) -> Iterator[Action]:
     """Actions in an order that keeps those of all devices, and the dependencies between stages."""
     devices = [device for order in orders for device in order.devices]
     queues = {device: order.actions for order in orders for device in order.devices}

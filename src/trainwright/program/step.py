@@ -22,6 +22,9 @@ class Value(NamedTuple):
     name: str
     layout: Layout
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # few lie in several layouts, and values are looked up very often
+
 
 @dataclass(slots=True, kw_only=True)
 class Step:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
-from trainwright.runtime.context import Context, Tensors, trace
+from trainwright.runtime.context import Context, trace
 from trainwright.runtime.frame import Frame
 from trainwright.runtime.kernels.experts import (
     carries,
@@ -141,7 +141,7 @@ class Computer:
             adds={each.name: each.adds for each in operation.weights}, seed=self.seed,
         )  # fmt: skip
 
-    def _traced(self, operation: Operation, frame: Frame) -> tuple[Tensors, Context]:
+    def _traced(self, operation: Operation, frame: Frame) -> tuple[tuple[torch.Tensor, ...], Context]:
         """The results, and PyTorch's graph of how they were made."""
         inputs = [_source(given, frame) for given in operation.inputs]
         if carries(operation.op):

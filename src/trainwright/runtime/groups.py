@@ -43,9 +43,11 @@ _scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_t
 
 def start_gather(out: torch.Tensor, part: torch.Tensor, group: dist.ProcessGroup) -> dist.Work:
     """Begin to put the parts of all members one after another into `out`."""
-    return _gather(out, part, group=group, async_op=True)
+    work: dist.Work = _gather(out, part, group=group, async_op=True)
+    return work
 
 
 def start_scatter(out: torch.Tensor, whole: torch.Tensor, group: dist.ProcessGroup) -> dist.Work:
     """Begin to sum `whole` over all members, each keeping its part."""
-    return _scatter(out, whole, group=group, async_op=True)
+    work: dist.Work = _scatter(out, whole, group=group, async_op=True)
+    return work

@@ -54,8 +54,8 @@ class Parcel:
     """Weights that are gathered, reduced and updated together on one device.
 
     `weights` is what is at hand of the flat tensor in the dtype of computation: all, or this device's shard.
-    `gradients` likewise. `owned` are the elements that this device updates, whose values in full precision
-    are `master`.
+    `gradients` likewise, from the first backward of a step to the next step. `owned` are the elements that
+    this device updates, whose values in full precision are `master`.
     """
 
     slots: tuple[Slot, ...]
@@ -64,13 +64,15 @@ class Parcel:
     gradient_sharing: Sharing
     update_sharing: Sharing
     weights: torch.Tensor = field(init=False)
-    gradients: torch.Tensor = field(init=False)
     master: torch.Tensor = field(init=False)
+    key: tuple[str, ...] = field(init=False)  # of all its weights: what tells it from others on its device
+    _places: dict[str, tuple[int, int, tuple[int, ...]]] = field(init=False)
+    _gradients: torch.Tensor | None = None
+    _views: dict[str, torch.Tensor] = field(default_factory=dict)  # of the weights that are at hand
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The keys of its weights, which tell it from others on its device."""
-        return tuple(slot.key for slot in self.slots)
+    def __post_init__(self) -> None:
+        self.key = tuple(slot.key for slot in self.slots)
+        self._places = {slot.key: (slot.start, slot.end, slot.shape) for slot in self.slots}
 
     @property
     def owned(self) -> tuple[int, int]:
@@ -88,14 +90,25 @@ class Parcel:
         return len(self.gradient_sharing.members) > 1
 
     def allocate(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Room for weights, gradients and what is updated, all zero."""
+        """Room for weights and what is updated, all zero."""
         low, high = self.weight_sharing.span(self.size)
         self.weights = torch.zeros(high - low, dtype=dtype, device=device)
-        low, high = self.gradient_sharing.span(self.size)
-        self.gradients = torch.zeros(high - low, dtype=torch.float32, device=device)
+        self._views.clear()
         self.master = self.own_weights()
         if dtype != torch.float32:
             self.master = torch.zeros_like(self.master, dtype=torch.float32)
+
+    @property
+    def gradients(self) -> torch.Tensor:
+        """What is at hand of the gradients: zeros when they are first asked for in a step."""
+        if self._gradients is None:
+            low, high = self.gradient_sharing.span(self.size)
+            self._gradients = torch.zeros(high - low, dtype=torch.float32, device=self.weights.device)
+        return self._gradients
+
+    def forget_gradients(self) -> None:
+        """Free them; the next ones start from zero."""
+        self._gradients = None
 
     def own_weights(self) -> torch.Tensor:
         """The elements of the weights that this device updates."""
@@ -115,9 +128,15 @@ class Parcel:
         if own.data_ptr() != self.master.data_ptr():
             own.copy_(self.master)
 
-    def views(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The weights inside a whole flat tensor, by key."""
-        return {slot.key: flat[slot.start : slot.end].view(slot.shape) for slot in self.slots}
+    def view(self, flat: torch.Tensor, key: str) -> torch.Tensor:
+        """One of the weights inside a whole flat tensor."""
+        if flat is self.weights and key in self._views:
+            return self._views[key]
+        start, end, shape = self._places[key]
+        found = flat[start:end].view(shape)
+        if flat is self.weights:
+            self._views[key] = found
+        return found
 
     def pieces(self) -> Iterator[tuple[Slot, int, int, torch.Tensor]]:
         """What this device updates of each weight: from and to, within its part, and the values."""

@@ -28,7 +28,7 @@ class Recipe:
     rate: float = 3e-4
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = 1e-8
-    decay: float = 0.1  # of weights with two dims or more
+    decay: float = 0.1  # of weights with two dims or more, biases apart
     clip: float = 1.0
     schedule: Schedule = "cosine"
     warmup: int = 0
@@ -77,7 +77,10 @@ class Trainer:
         """One step: forward, backward, update."""
         targets = sum(int((each != -100).sum()) for one in batch for each in one.targets.values())
         self.worker.computer.answer_weight = 1.0 / max(targets, 1)
+        for _, _, _, values in self.pieces.values():
+            values.grad = None
         loss = self.worker.run_step(batch)
+        self._give_gradients()
         loss, norm = self._agree(loss)
         rate = self.recipe.rate * self.recipe.share(self.step)
         if self.recipe.clip and norm > self.recipe.clip:
@@ -92,6 +95,16 @@ class Trainer:
         self.step += 1
         return Outcome(loss=loss, gradient_norm=norm, rate=rate)
 
+    def _give_gradients(self) -> None:
+        """Let the optimizer see the gradients of what it updates."""
+        for parcel in self.worker.parcels.values():
+            own, low = parcel.own_gradients(), parcel.owned[0]
+            for slot in parcel.slots:
+                if slot.key in self.pieces:
+                    _, first, last, values = self.pieces[slot.key]
+                    start = slot.start + first - low
+                    values.grad = own[start : start + last - first]
+
     def evaluate(self, batch: Sequence[Microbatch]) -> float:
         """The loss of a batch, without an update."""
         targets = sum(int((each != -100).sum()) for one in batch for each in one.targets.values())
@@ -100,7 +113,11 @@ class Trainer:
 
     def _agree(self, loss: float) -> tuple[float, float]:
         """The loss and the norm of all gradients, over all processes; every element counts once."""
-        listed = [(values.grad, self.copies[key]) for key, (_, _, _, values) in self.pieces.items()]
+        listed = [
+            (values.grad, self.copies[key])
+            for key, (_, _, _, values) in self.pieces.items()
+            if values.grad is not None
+        ]
         norms = torch._foreach_norm([gradient for gradient, _ in listed]) if listed else []
         squares = sum(float(norm) ** 2 / copies for norm, (_, copies) in zip(norms, listed, strict=True))
         both = torch.tensor([loss, squares], dtype=torch.float64, device=self.worker.torch_device)
@@ -114,11 +131,8 @@ def build_trainer(worker: Worker, recipe: Recipe) -> Trainer:
     decayed: list[torch.Tensor] = []
     plain: list[torch.Tensor] = []
     for parcel in worker.parcels.values():
-        low = parcel.owned[0]
         for slot, first, last, values in parcel.pieces():
-            start = slot.start + first - low
-            values.grad = parcel.own_gradients()[start : start + last - first]
-            (decayed if len(slot.dims) > 1 else plain).append(values)
+            (decayed if decays(slot.key, slot.sizes) else plain).append(values)
             pieces[slot.key] = (slot, first, last, values)
     groups = [{"params": decayed, "weight_decay": recipe.decay}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(
@@ -131,6 +145,11 @@ def build_trainer(worker: Worker, recipe: Recipe) -> Trainer:
         for slot in parcel.slots
     }
     return Trainer(worker=worker, recipe=recipe, optimizer=optimizer, pieces=pieces, copies=copies)
+
+
+def decays(key: str, sizes: Sequence[int]) -> bool:
+    """Whether a weight is drawn towards 0: neither biases nor scales are."""
+    return len(sizes) > 1 and not key.endswith("bias")
 
 
 def _copies(program: Program, parcel: Parcel, slot: Slot) -> float:
@@ -154,7 +173,7 @@ def initialize(worker: Worker, initial: Initial) -> None:
     for parcel in worker.parcels.values():
         flat = torch.zeros(parcel.size)
         for slot in parcel.slots:
-            whole = initial(slot.key, slot.sizes)
+            whole = initial(slot.key, slot.sizes).detach()
             part = whole[tuple(slice(low, high) for low, high in slot.region.values())]
             flat[slot.start : slot.end] = part.reshape(-1)
         low, high = parcel.weight_sharing.span(parcel.size)

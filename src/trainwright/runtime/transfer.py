@@ -177,7 +177,7 @@ class _Exchange:
 
         def finish() -> torch.Tensor:
             found = tensor.new_empty(_shape(wanted))
-            for part, common in zip(out.split(sizes), boxes, strict=True):
+            for part, common in zip(torch.split(out, sizes), boxes, strict=True):
                 if common is not None:
                     where = found[box(common, list(wanted.values()))]
                     where.copy_(part.view(where.shape))

@@ -123,8 +123,10 @@ class Worker:
     def _move(self, deed: Deed, frame: Frame) -> None:
         for candidates, written, transfer in deed.transfers:
             tensor = frame.read(candidates) if candidates is not None else None
-            routed = isinstance(transfer, RoutedTransfer)
-            arrival = transfer.start(tensor, frame) if routed else transfer.start(tensor, frame.microbatch)
+            if isinstance(transfer, RoutedTransfer):
+                arrival = transfer.start(tensor, frame)
+            else:
+                arrival = transfer.start(tensor, frame.microbatch)
             if deed.step.scale != 1.0:
                 arrival = _scaled(arrival, deed.step.scale)
             if written is not None:

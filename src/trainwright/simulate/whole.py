@@ -85,7 +85,7 @@ def simulate_plan(setting: Setting, plan: Plan) -> Simulated:
     program = lower(replace(setting, precision=plan.precision), plan)
     check_size(len(program.instances), plan.microbatches)
     check_orders(program)
-    return Simulated(program=program, timeline=simulate(_recompute_apart(tabulate(program))))
+    return Simulated(program=program, timeline=simulate(recompute_apart(tabulate(program))))
 
 
 def check_size(operators: int, microbatches: int) -> None:
@@ -97,7 +97,7 @@ def check_size(operators: int, microbatches: int) -> None:
         )  # fmt: skip
 
 
-def _recompute_apart(table: Table) -> Table:
+def recompute_apart(table: Table) -> Table:
     """The table with what operators do again counted as a cause of its own."""
     pairs = zip(table.labels, table.causes, strict=True)
     return replace(

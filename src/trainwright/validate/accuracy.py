@@ -58,7 +58,8 @@ per stack) are fitted to published runs under priors; nothing is fitted to a row
 constants on the runs they were fitted to. *Out* is the error on a source by constants that were fitted
 without that source; if no other source ran its stack, the stack's numbers are dropped and it is predicted as
 generic software. Errors are absolute errors, predicted over measured minus one, of step time where nothing
-else is said.
+else is said. Plans that were run, recorded and compared on the machine at hand are on [a page of their
+own](accuracy_here.md), which `make measure` writes.
 """
 
 

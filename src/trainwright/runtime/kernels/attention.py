@@ -18,7 +18,8 @@ def attend(work: Work) -> tuple[torch.Tensor, ...]:
     if op.window and not op.causal:
         found = _in_windows(work, query, key, value)
     else:
-        found = F.scaled_dot_product_attention(query, key, value, **_mask(work, query))
+        mask, causal = _mask(work, query)
+        found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
     back = [order.index(axis) for axis in range(len(order))]
     return (found.permute(back),)
 
@@ -35,31 +36,34 @@ def _for_heads(work: Work, tensor: torch.Tensor, groups: tuple[str, ...]) -> tor
     return tensor.index_select(groups.index("heads"), owners)
 
 
-def _mask(work: Work, query: torch.Tensor) -> dict[str, object]:
-    """Which keys each query meets, as PyTorch's attention takes it."""
+def _mask(work: Work, query: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
+    """Which keys each query meets: a mask or bias if there is one, and whether all before it."""
     op = work.op
     if len(work.inputs) > 3:
         wanted = (*query_groups(op), query_dim(op), op.contracted[0])
-        return {"attn_mask": aligned(work.inputs[3], op.inputs[3].dims, wanted)}
+        return aligned(work.inputs[3], op.inputs[3].dims, wanted), False
     if not op.causal:
-        return {}
+        return None, False
     here, keys = work.at[query_dim(op)], work.at[op.contracted[0]]
-    narrow = op.window is not None and op.window < keys[1] - keys[0]
-    if here == keys and not narrow:
-        return {"is_causal": True}
+    window = op.window or 1 << 30
+    if here == keys and window >= keys[1] - keys[0]:
+        return None, True
     late = torch.arange(*here)[:, None] - torch.arange(*keys)[None, :]
-    seen = (late >= 0) & (late < op.window) if narrow else late >= 0
-    return {"attn_mask": seen.to(query.device)}
+    return ((late >= 0) & (late < window)).to(query.device), False
 
 
-def _in_windows(work: Work, *parts: torch.Tensor) -> torch.Tensor:
+def _in_windows(
+    work: Work, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
     """Queries meet the keys of their own window: `window` tokens in a row, with one bias for all windows."""
     op, sizes = work.op, work.sizes
     assert op.window is not None
     (first, last), start = work.at[query_dim(op)], work.at[op.contracted[0]][0]
-    query, *others = parts
-    others = [each.narrow(-2, first - start, last - first) for each in others]
-    cut = [each.unflatten(-2, (-1, op.window)) for each in (query, *others)]
+    key, value = (each.narrow(-2, first - start, last - first) for each in (key, value))
+    query, key, value = (
+        each.reshape(*each.shape[:-2], -1, op.window, each.shape[-1]) for each in (query, key, value)
+    )
     bias = work.inputs[3].unsqueeze(1) if len(work.inputs) > 3 else None  # heads, windows, queries, keys
     scale = 1.0 if "cosine" in op.inputs[0].name else sizes[op.inputs[0].dims[-1]] ** -0.5
-    return F.scaled_dot_product_attention(*cut, attn_mask=bias, scale=scale).flatten(-3, -2)
+    found = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
+    return found.flatten(-3, -2)

@@ -60,7 +60,18 @@ def _mean(work: Work) -> tuple[torch.Tensor, ...]:
 def _rotate(work: Work) -> tuple[torch.Tensor, ...]:
     """Queries and keys turned by their position, the two halves of a head together (Su et al. 2021)."""
     first, last = work.at["seq"]
+    if len(work.inputs) == 3:
+        return _rotate_latent(work)
     return tuple(_turned(each, first, last) for each in work.inputs)
+
+
+def _rotate_latent(work: Work) -> tuple[torch.Tensor, ...]:
+    """Of latent attention only the last columns turn; those of keys are shared by all heads."""
+    first, last = work.at["seq"]
+    query, plain, shared = work.inputs
+    still, turns = torch.split(query, [plain.shape[-1], shared.shape[-1]], dim=-1)
+    turned = _turned(shared.unsqueeze(-2), first, last).expand(*plain.shape[:-1], shared.shape[-1])
+    return torch.cat((still, _turned(turns, first, last)), -1), torch.cat((plain, turned), -1)
 
 
 def _turned(tensor: torch.Tensor, first: int, last: int) -> torch.Tensor:

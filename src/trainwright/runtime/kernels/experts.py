@@ -39,7 +39,9 @@ def combine(work: Work) -> tuple[torch.Tensor, ...]:
 
 def merge_neighbours(work: Work) -> tuple[torch.Tensor, ...]:
     """Four tokens in a row side by side, as one."""
-    return (work.inputs[0].unflatten(1, (-1, work.sizes["quad"])),)
+    samples, tokens, *rest = work.inputs[0].shape
+    quad = work.sizes["quad"]
+    return (work.inputs[0].reshape(samples, tokens // quad, quad, *rest),)
 
 
 def _of_experts(experts: torch.Tensor, count: int) -> Iterator[torch.Tensor]:

@@ -71,9 +71,8 @@ def project(
     for each in listed:
         rows = source.reshape(-1, prod(source.shape[source.dim() - len(each.summed) :]))
         matrix = each.matrix(weights[each.weight.name])
-        bias = each.bias and weights[each.bias.name]
-        if bias is not None and adds.get(each.bias.name, True):  # type: ignore[union-attr]
-            result = torch.addmm(bias.reshape(-1), rows, matrix)
+        if each.bias is not None and adds.get(each.bias.name, True):
+            result = torch.addmm(weights[each.bias.name].reshape(-1), rows, matrix)
         else:
             result = rows @ matrix
         found.append(result.view(*source.shape[: source.dim() - len(each.summed)], *_shape(each, weights)))

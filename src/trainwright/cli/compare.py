@@ -1,0 +1,100 @@
+"""`trainwright compare`: a predicted and a measured step side by side."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainwright.report.comparison import Comparison, Pair
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("predicted", metavar="PREDICTED", help="a trace that `simulate --trace` has written")
+    parser.add_argument("measured", metavar="MEASURED", help="a trace that `run --record` has written")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read both, compare, write and show."""
+    from trainwright.report.comparison import check_same, compare
+    from trainwright.report.files import render_json, save_text
+    from trainwright.report.saved_trace import load_trace
+
+    predicted, measured = (load_trace(Path(each)) for each in (options.predicted, options.measured))
+    check_same(predicted, measured)
+    comparison = compare(predicted.timeline, measured.timeline)
+    text = render_json({"about": measured.about, **_tree(comparison)})
+    if options.json and options.json != "-":
+        save_text(Path(options.json), text)
+    if options.json == "-":
+        print(text, end="")
+    else:
+        _show(measured.about, comparison)
+    return 0
+
+
+def _tree(comparison: "Comparison") -> dict[str, object]:
+    """The comparison as plain values, differences included."""
+    total_s = comparison.step.difference_s
+    return {
+        "step": _pair(comparison.step, total_s),
+        "causes": [_pair(each, total_s) for each in comparison.causes],
+        "lanes": {
+            device: [_pair(each, total_s) for each in pairs] for device, pairs in comparison.lanes.items()
+        },
+        "tasks": [_pair(each, total_s) for each in comparison.tasks],
+    }
+
+
+def _pair(pair: "Pair", total_s: float) -> dict[str, object]:
+    return {
+        "name": pair.name, "predicted_s": pair.predicted_s, "measured_s": pair.measured_s,
+        "difference_s": pair.difference_s, "share": pair.difference_s / total_s if total_s else 0.0,
+    }  # fmt: skip
+
+
+def _show(about: "Mapping[str, str]", comparison: "Comparison") -> None:
+    from trainwright.report import tables
+
+    console, step = tables.open_console(), comparison.step
+    tables.show(console, f"{about['model']}, {about['plan']}, sequences of {about['seq']} tokens", "")
+    headers = ("", "predicted", "measured", "difference", "of it")
+    whole = [*comparison.causes, step]
+    tables.show(
+        console,
+        tables.table("What adds to the step, mean device", headers, _rows(whole, step.difference_s)),
+        tables.table("Busy, by device and lane", headers[:4], _lanes(comparison)),
+        tables.table(
+            "Tasks, all layers together, mean device", headers, _rows(comparison.tasks, step.difference_s)
+        ),
+    )
+
+
+def _rows(pairs: "Sequence[Pair]", total_s: float) -> list[list[str]]:
+    return [
+        [*_cells(each), f"{each.difference_s / total_s:.0%}" if total_s else ""]
+        for each in pairs
+    ]  # fmt: skip
+
+
+def _lanes(comparison: "Comparison") -> list[list[str]]:
+    return [
+        [f"device {device} {each.name}", *_cells(each)[1:]]
+        for device, pairs in comparison.lanes.items()
+        for each in pairs
+    ]
+
+
+def _cells(pair: "Pair") -> list[str]:
+    from trainwright.units import render_duration
+
+    sign = "-" if pair.difference_s < 0 else "+"
+    return [
+        pair.name, render_duration(pair.predicted_s), render_duration(pair.measured_s),
+        sign + render_duration(abs(pair.difference_s)),
+    ]  # fmt: skip
