@@ -12,6 +12,8 @@ from trainwright.errors import InfeasiblePlan, TrainwrightError, one_line
 COMMANDS = {
     "plan": "the best strategies for a model on a cluster, with time, memory, cost, and what limits them",
     "simulate": "one plan in detail: every task of a step, its memory, its communication, its schedule drawn",
+    "run": "train a model under a plan on torch.distributed processes, here or under torchrun",
+    "compare": "a predicted and a measured step side by side, and what makes the difference",
     "study": "published comparisons, run anew by simulation",
     "catalog": "the devices, networks, models and stacks that are known, and from where",
     "validate": "predicted beside measured for a table of real runs",

@@ -50,14 +50,14 @@ def parse_named(text: str, subject: Subject, batch: int) -> NamedPlan:
     words = text.split()
     if not words:
         raise BadInput("plan", text, "is empty", _FORMS)
-    if _is_zoo(words):
+    if is_zoo(words):
         return NamedPlan(plan=_of_zoo(text, subject, batch))
     if len(words) > 1 or _is_knob(words[0]):
         return _of_strategy(text, subject, batch)
     raise BadInput("plan", text, "is no file, no strategy and no plan of the zoo", _FORMS)
 
 
-def _is_zoo(words: list[str]) -> bool:
+def is_zoo(words: list[str]) -> bool:
     """Whether words are meant for the zoo; some names are words of strategies too, so the others decide."""
     name, *others = words
     if name in ZOO:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
     from trainwright.report.files import render_json, save_text
-    from trainwright.report.trace import save_trace
+    from trainwright.report.trace import describe, save_trace
 
     width = _parse_width(options.width)
     subject = parse_subject(options)
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
     if options.trace:
-        save_trace(Path(options.trace), simulated.timeline)
+        save_trace(Path(options.trace), simulated.timeline, describe(simulated.program, "predicted"))
     account = account_of(
         simulated, subject.interval, closed_form=_closed_form(subject, named), free=options.free
     )

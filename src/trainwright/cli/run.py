@@ -1,0 +1,214 @@
+"""`trainwright run`: train a model under a plan."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainwright.runtime.training import Keeping, Training
+
+_MOST = 1_000_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
+    )
+    parser.add_argument(
+        "plan",
+        metavar="PLAN",
+        nargs="+",
+        help='a strategy ("dp2 tp2"), a plan file, or a plan of the zoo ("co-shard tp=2", with --processes)',
+    )
+    _add_data(parser)
+    _add_recipe(parser)
+    _add_keeping(parser)
+    parser.add_argument("--processes", metavar="N", help="processes, for plans of the zoo")
+    parser.add_argument("--restarts", default="3", metavar="N", help="how often to start again (default: 3)")
+    parser.add_argument(
+        "--elastic", action="store_true", help="go on with the processes that are left, under another plan"
+    )
+    parser.add_argument(
+        "--timeout", default="300", metavar="N", help="seconds to wait for another process (default: 300)"
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", default="built-in", metavar="FILE", help="tokens, .bin or .npy (default: a short text)"
+    )
+    parser.add_argument(
+        "--batch", metavar="N", help="sequences per step (default: 8; a plan file has its own)"
+    )
+    parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: the model's, at most 256)")
+    parser.add_argument("--seed", default="0", metavar="N", help="of first weights and data order")
+    parser.add_argument("--from", dest="start", metavar="FILE", help="first weights, .safetensors or .pt")
+
+
+def _add_recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", default="100", metavar="N", help="steps in all (default: 100)")
+    parser.add_argument("--rate", default="3e-4", metavar="X", help="highest learning rate (default: 3e-4)")
+    parser.add_argument("--warmup", default="0", metavar="N", help="steps until it is reached (default: 0)")
+    parser.add_argument(
+        "--clip", default="1", metavar="X", help="most norm of gradients (0: any; default: 1)"
+    )
+    parser.add_argument(
+        "--schedule", default="cosine", metavar="NAME", help="constant, cosine or linear (default: cosine)"
+    )
+    parser.add_argument(
+        "--precision", metavar="NAME", help="fp32, bf16 or fp16 (default: the plan's; fp32 without a GPU)"
+    )
+
+
+def _add_keeping(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", metavar="DIR", help="where checkpoints go; one is written at the end")
+    parser.add_argument("--every", default="0", metavar="N", help="steps between checkpoints")
+    parser.add_argument("--keep", default="3", metavar="N", help="checkpoints to keep (default: 3)")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--evaluate-every", default="0", metavar="N", help="steps between evaluations")
+    parser.add_argument("--metrics", metavar="FILE", help="numbers of every step as lines of JSON")
+    parser.add_argument("--tensorboard", metavar="DIR", help="the same for TensorBoard")
+    parser.add_argument("--record", metavar="FILE", help="a trace of the third step, which Perfetto opens")
+    parser.add_argument("--export", metavar="FILE", help="the weights at the end, .safetensors or .pt")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Be a process of the run, if torchrun started this one; else start all of them."""
+    _check_torch()
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        from trainwright.runtime.process import restart_count
+
+        enter(options, restarted=restart_count() > 0)
+        return 0
+    return _launch(options)
+
+
+def enter(options: argparse.Namespace, restarted: bool) -> None:
+    """Be one process of the run."""
+    from trainwright.runtime.process import end_process, run_process
+
+    code = run_process(lambda count: _parse(options, count), restarted=restarted)
+    if code:
+        end_process(code)
+
+
+def _check_torch() -> None:
+    from importlib.util import find_spec
+
+    from trainwright.errors import BadInput
+
+    if find_spec("torch") is None:
+        raise BadInput("command", "run", "needs PyTorch", "pip install 'trainwright[run]'")
+
+
+def _launch(options: argparse.Namespace) -> int:
+    from trainwright.runtime.launch import Launch, torchrun_line
+    from trainwright.runtime.training import check_shelf
+
+    training = _parse(options, None)
+    check_shelf(training)
+    count = training.plan.devices
+    print(f"{training.graph.name} under {training.plan.name} on {count} processes")
+    print(f"On many machines: {torchrun_line(sys.argv[1:], count)}", flush=True)
+
+    def left(number: int) -> int:
+        return _parse(options, number).plan.devices if options.elastic else count
+
+    restarts = _count(options, "restarts")
+    return Launch(enter=enter, arguments=(options,), restarts=restarts, left=left).run(count)
+
+
+def _parse(options: argparse.Namespace, count: int | None) -> "Training":
+    """The run that the options describe; on so many processes, if that is given."""
+    from trainwright.cli.run_plan import parse_plan
+    from trainwright.model.build import build_graph
+    from trainwright.model.load import load_model
+    from trainwright.runtime.samples import Samples
+    from trainwright.runtime.tokens import check_tokens, load_tokens
+    from trainwright.runtime.trainer import Recipe
+    from trainwright.runtime.training import Training
+
+    architecture = load_model(options.model)
+    graph = build_graph(architecture)
+    seq = _whole(options, "seq") if options.seq else min(architecture.max_seq, 256)
+    plan = parse_plan(options, graph, seq, count)
+    tokens = load_tokens(options.data)
+    check_tokens(tokens, architecture.vocab)
+    seed = _count(options, "seed")
+    return Training(
+        graph=graph, plan=plan, seed=seed,
+        samples=Samples(
+            tokens=tokens, vocab=architecture.vocab, seq=seq, batch=plan.batch * plan.microbatches, seed=seed
+        ),
+        recipe=Recipe(
+            rate=_number(options, "rate"), warmup=_count(options, "warmup"), clip=_number(options, "clip"),
+            schedule=options.schedule, steps=_count(options, "steps"),
+        ),
+        keeping=_parse_keeping(options), evaluate_every=_count(options, "evaluate_every"),
+        start=_weights_file(options, "start", "--from"), timeout_s=_number(options, "timeout"),
+    )  # fmt: skip
+
+
+def _parse_keeping(options: argparse.Namespace) -> "Keeping":
+    from trainwright.errors import BadInput
+    from trainwright.runtime.training import Keeping
+
+    if options.resume and not options.checkpoint:
+        raise BadInput("--resume", "", "has no directory to go on from", "state --checkpoint")
+    return Keeping(
+        checkpoints=_path(options, "checkpoint"),
+        every=_count(options, "every"),
+        most=_whole(options, "keep"),
+        resume=options.resume,
+        metrics=_path(options, "metrics"),
+        tensorboard=_path(options, "tensorboard"),
+        record=_path(options, "record"),
+        export=_weights_file(options, "export", "--export"),
+    )
+
+
+def _path(options: argparse.Namespace, name: str) -> Path | None:
+    text = getattr(options, name)
+    return Path(text) if text else None
+
+
+def _weights_file(options: argparse.Namespace, name: str, flag: str) -> Path | None:
+    from trainwright.runtime.state_file import check_suffix
+
+    path = _path(options, name)
+    if path:
+        check_suffix(path, flag)
+    return path
+
+
+def _whole(options: argparse.Namespace, name: str) -> int:
+    from trainwright.units import parse_whole
+
+    return parse_whole(getattr(options, name), _flag(name), most=_MOST)
+
+
+def _count(options: argparse.Namespace, name: str) -> int:
+    """A whole number that may be 0."""
+    return 0 if getattr(options, name) == "0" else _whole(options, name)
+
+
+def _number(options: argparse.Namespace, name: str) -> float:
+    from math import isfinite
+
+    from trainwright.errors import BadInput
+
+    text = getattr(options, name)
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not isfinite(found) or found < 0:
+        raise BadInput(_flag(name), text, "is no number of 0 or more", "write it like 3e-4")
+    return found
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,153 @@
+"""Whole weights in one file, by key: a state_dict of PyTorch, or safetensors."""
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainwright.errors import BadInput
+from trainwright.runtime.trainer import Trainer
+from trainwright.runtime.whole import Initial
+
+State = Mapping[str, torch.Tensor]
+_LENGTH = struct.Struct("<Q")  # of the header of a safetensors file, at its start
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+SUFFIXES = (".safetensors", ".pt")
+
+
+def check_suffix(path: Path, option: str) -> None:
+    """Raise for a file whose name does not say what it is."""
+    if path.suffix not in SUFFIXES:
+        raise BadInput(option, str(path), "is of no format that is known", "name it .safetensors or .pt")
+
+
+def save_state(path: Path, trainer: Trainer) -> None:
+    """Write all weights in full precision; every process gives what it has, and the first one writes."""
+    found: dict[str, torch.Tensor] = {}
+    for key in _all_keys(trainer):
+        listed: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+        dist.gather_object(_part(trainer, key), listed)
+        for part in listed or ():
+            if part is not None:
+                _place(found, key, *part)
+    problem = [_attempt(path, found) if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(problem, src=0)
+    if problem[0] is not None:
+        raise BadInput("--export", str(path), f"cannot be written ({problem[0]})", "name another file")
+
+
+def _all_keys(trainer: Trainer) -> Sequence[str]:
+    listed: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(listed, list(trainer.pieces))
+    return sorted({key for each in listed for key in each})
+
+
+def _part(trainer: Trainer, key: str) -> tuple[Any, ...] | None:
+    """What this process has of a weight: sizes of the whole, the box, and which of its elements."""
+    if key not in trainer.pieces:
+        return None
+    slot, first, last, values = trainer.pieces[key]
+    return slot.sizes, tuple(slot.region.values()), first, last, values.detach().cpu()
+
+
+def _place(
+    found: dict[str, torch.Tensor],
+    key: str,
+    sizes: Sequence[int],
+    box: Sequence[tuple[int, int]],
+    first: int,
+    last: int,
+    values: torch.Tensor,
+) -> None:
+    whole = found.setdefault(key, torch.zeros(tuple(sizes)))
+    view = whole[tuple(slice(low, high) for low, high in box)]
+    flat = view.reshape(-1)  # a copy, unless the box is whole rows
+    flat[first:last] = values
+    view.copy_(flat.view(view.shape))
+
+
+def _attempt(path: Path, state: State) -> str | None:
+    """Write a file beside its place, then move it there; why that failed, if it did."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _WRITERS[path.suffix](fresh, state)
+        fresh.rename(path)
+    except (OSError, RuntimeError) as error:
+        fresh.unlink(missing_ok=True)
+        return str(getattr(error, "strerror", None) or error).partition("\n")[0]
+    return None
+
+
+def _write_safetensors(path: Path, state: State) -> None:
+    """The format: the length of a header, the header as JSON, then all tensors, one after another."""
+    header, at = {}, 0
+    for key, tensor in state.items():
+        size = tensor.numel() * tensor.element_size()
+        header[key] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(_LENGTH.pack(len(text)) + text)
+        for tensor in state.values():
+            file.write(tensor.contiguous().numpy().tobytes())
+
+
+def _write_pt(path: Path, state: State) -> None:
+    torch.save(dict(state), path)
+
+
+_WRITERS: Mapping[str, Callable[[Path, State], None]] = {
+    ".safetensors": _write_safetensors,
+    ".pt": _write_pt,
+}
+
+
+def load_state(path: Path) -> Initial:
+    """The first values of weights, from a file."""
+    try:
+        state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
+    except OSError as error:
+        raise BadInput("--from", str(path), f"cannot be read ({error.strerror})", "check the path") from None
+    except Exception:  # of many kinds, for a file that is something else
+        raise BadInput(
+            "--from", str(path), f"is no {path.suffix} file of weights", "export it anew"
+        ) from None
+
+    def initial(key: str, sizes: Sequence[int]) -> torch.Tensor:
+        if key not in state:
+            rule = f"has no weight {key}; it has {', '.join(sorted(state)[:3])} and so on"
+            raise BadInput("--from", str(path), rule, "use a file of this model")
+        if tuple(state[key].shape) != tuple(sizes):
+            rule = f"{key} is {list(state[key].shape)}, and the model's is {list(sizes)}"
+            raise BadInput("--from", str(path), rule, "use a file of this model")
+        return state[key].float()
+
+    return initial
+
+
+def _read_pt(path: Path) -> State:
+    found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return {str(key): value for key, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _read_safetensors(path: Path) -> State:
+    with path.open("rb") as file:
+        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    size = max((each["data_offsets"][1] for each in header.values()), default=0)
+    start = _LENGTH.size + length
+    whole = torch.from_file(str(path), shared=False, size=start + size, dtype=torch.uint8)
+    return {key: _tensor(whole[start:], each) for key, each in header.items()}
+
+
+def _tensor(data: torch.Tensor, entry: Mapping[str, Any]) -> torch.Tensor:
+    low, high = entry["data_offsets"]
+    part = data[low:high].clone()  # aligned, which the file need not be
+    return part.view(_DTYPES[entry["dtype"]]).view(entry["shape"])

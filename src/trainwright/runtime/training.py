@@ -1,0 +1,97 @@
+"""What a run is to do: a model, a plan, data, for how long, and what is kept of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.errors import BadInput
+from trainwright.model.flow import wire
+from trainwright.model.graph import Graph
+from trainwright.plan.plan import Plan
+from trainwright.plan.text import render_plan
+from trainwright.runtime.checkpoint import check_model, fingerprint
+from trainwright.runtime.samples import Samples
+from trainwright.runtime.shelf import Kept, kept_checkpoints
+from trainwright.runtime.trainer import Recipe
+from trainwright.runtime.worker import DTYPES
+
+GIVEN = "input/tokens"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What a run leaves on the disk, and how often."""
+
+    checkpoints: Path | None = None
+    every: int = 0  # steps; 0: at the end only
+    most: int = 3
+    resume: bool = False
+    metrics: Path | None = None
+    tensorboard: Path | None = None
+    record: Path | None = None
+    export: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One run, as every process of it knows it."""
+
+    graph: Graph
+    plan: Plan
+    samples: Samples
+    recipe: Recipe
+    keeping: Keeping
+    seed: int = 0
+    start: Path | None = None  # a file of weights to begin with
+    evaluate_every: int = 0  # steps; 0: never
+    evaluation_batches: int = 8  # at most
+    timeout_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check_kind(self.graph)
+        if self.plan.precision not in DTYPES:
+            known = ", ".join(DTYPES)
+            raise BadInput("--precision", self.plan.precision, "cannot be run", f"use one of {known}")
+        positions = self.graph.sizes.get("positions", 0)
+        if positions and self.samples.seq > positions:
+            rule = f"the model has {positions} positions"
+            raise BadInput("--seq", self.samples.seq, rule, f"use {positions} or less")
+
+    @property
+    def loss(self) -> str:
+        """The place of the model's loss."""
+        return next(each.name for each in wire(self.graph) if each.op.kind == "loss")
+
+    @property
+    def note(self) -> dict[str, object]:
+        """What a checkpoint says of the run."""
+        return {
+            "model": self.graph.name, "fingerprint": fingerprint(self.graph), "seed": self.seed,
+            "data": self.samples.tokens.name, "batch": self.samples.batch, "seq": self.samples.seq,
+            "recipe": str(self.recipe),
+            "plan": render_plan(self.plan),
+        }  # fmt: skip
+
+
+def _check_kind(graph: Graph) -> None:
+    """Raise for a model that cannot learn from text alone."""
+    instances = wire(graph)
+    given = {name for each in instances for name in each.inputs if name.startswith("input/")}
+    losses = [each for each in instances if each.op.kind == "loss"]
+    if given != {GIVEN} or len(losses) != 1 or losses[0].op.output.dims != ("batch", "seq"):
+        rule = f"is given {', '.join(sorted(given))}, and a token file has next tokens only"
+        raise BadInput("model", graph.name, rule, "use a decoder, or trainwright.runtime from Python")
+
+
+def check_shelf(training: Training) -> None:
+    """Raise if the directory for checkpoints cannot be that of this run."""
+    shelf = training.keeping.checkpoints
+    for kept in kept_checkpoints(shelf)[-1:] if shelf else ():
+        check_kept(training, kept, restarted=False)
+
+
+def check_kept(training: Training, kept: Kept, *, restarted: bool) -> None:
+    """Raise if a run neither goes on nor was started again, or if the checkpoint is of another model."""
+    if not (training.keeping.resume or restarted):
+        rule = f"has a checkpoint of step {kept.step}"
+        raise BadInput("--checkpoint", str(kept.path.parent), rule, "add --resume, or name another directory")
+    check_model(kept, training.note)

@@ -1,0 +1,129 @@
+"""Runs as users start them, for tests that end them in unkind ways."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TINY = """
+layers = 2
+hidden = 16
+heads = 4
+ffn = 32
+vocab = 256
+positions = 32
+norm = "layer"
+"""
+COMMAND = ("-m", "trainwright.cli.main", "run", "--seq", "16")
+LIMIT_S = 400
+
+
+def environment() -> dict[str, str]:
+    """This one, without what a torchrun around the tests has left in it."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    return kept | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
+
+
+def start_torchrun(count: int, *arguments: str) -> subprocess.Popen[str]:
+    """So many processes under torchrun, which go on."""
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
+    return _popen([*command, f"--nproc-per-node={count}", *arguments])
+
+
+def torchrun(count: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """So many processes under torchrun, when they have ended."""
+    return finish(start_torchrun(count, *arguments))
+
+
+def _popen(command: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+
+
+def build_model(directory: Path, text: str = TINY) -> str:
+    """The file of a small model."""
+    path = directory / "tiny.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def start(*arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """`trainwright run`, which goes on; `before` is a command that starts it."""
+    return _popen([*before, sys.executable, *COMMAND, *arguments])
+
+
+def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """A run that has ended by itself."""
+    try:
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def run(*arguments: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """`trainwright run`, when it has ended."""
+    return finish(start(*arguments, before=before))
+
+
+def losses(metrics: Path) -> list[tuple[int, float]]:
+    """The loss of every step, as it was written."""
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return [(line["step"], line["loss"]) for line in lines if "loss" in line]
+
+
+def steps_taken(metrics: Path) -> int:
+    """The last step of which there are numbers."""
+    try:
+        return max((step for step, _ in losses(metrics)), default=0)
+    except (OSError, ValueError):  # not there, or in the middle of a line
+        return 0
+
+
+def wait_for_step(process: subprocess.Popen[str], metrics: Path, step: int) -> None:
+    """Return once a step is taken, or the run has ended."""
+    end_s = time.monotonic() + LIMIT_S
+    while steps_taken(metrics) < step and process.poll() is None:
+        assert time.monotonic() < end_s, f"step {step} is not reached"
+        time.sleep(0.01)
+
+
+def ranks_of(process: subprocess.Popen[str]) -> Sequence[int]:
+    """The processes of a run: its launcher has a child that forks them."""
+    return sorted(rank for child in children(process.pid) for rank in children(child))
+
+
+def children(parent: int) -> Iterator[int]:
+    """The processes that one has started and that live."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            yield int(path.parent.name)
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process, if it is still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def wait_until_gone(pids: Sequence[int], limit_s: float = 60.0) -> bool:
+    """Whether all of some processes have ended in time."""
+    end_s = time.monotonic() + limit_s
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,142 @@
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+
+from tests.runtime import launching as launched
+from trainwright.runtime.shelf import kept_checkpoints
+
+STEPS = 60
+
+
+def arguments(directory: Path, name: str, plan: str = "dp2", steps: int = STEPS) -> list[str]:
+    """A run of a small model with a checkpoint every third step."""
+    return [
+        launched.build_model(directory), plan, "--steps", str(steps), "--rate", "1e-2", "--every", "3",
+        "--checkpoint", str(directory / name), "--metrics", str(directory / f"{name}.jsonl"),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, float]]:
+    """The losses of a run that nothing happens to."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    result = launched.run(*arguments(directory, "calm"))
+    assert result.returncode == 0, result.stderr
+    found = launched.losses(directory / "calm.jsonl")
+    assert found[-1][1] < 0.7 * found[0][1]
+    return found
+
+
+def test_ten_killed_processes_leave_no_trace_in_the_losses(
+    tmp_path: Path, undisturbed: list[tuple[int, float]]
+) -> None:
+    chosen = random.Random(1)
+    metrics = tmp_path / "killed.jsonl"
+    process = launched.start(*arguments(tmp_path, "killed"), "--restarts", "10")
+    for step in sorted(chosen.sample(range(1, STEPS - 2), 10)):
+        launched.wait_for_step(process, metrics, step)
+        before = launched.ranks_of(process)
+        victim = chosen.choice(before)
+        launched.kill(victim)
+        assert launched.wait_until_gone(before)
+    result = launched.finish(process)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("(SIGKILL) was killed; going on with 2") == 10
+    assert launched.losses(metrics) == undisturbed
+
+
+def test_processes_save_and_end_when_their_launcher_is_killed(
+    tmp_path: Path, undisturbed: list[tuple[int, float]]
+) -> None:
+    metrics = tmp_path / "orphans.jsonl"
+    process = launched.start(*arguments(tmp_path, "orphans"))
+    launched.wait_for_step(process, metrics, 10)
+    ranks = launched.ranks_of(process)
+    launched.kill(process.pid)
+    assert launched.wait_until_gone(ranks)
+    reached = launched.steps_taken(metrics)
+    assert kept_checkpoints(tmp_path / "orphans")[-1].step == reached < STEPS
+    result = launched.run(*arguments(tmp_path, "orphans"), "--resume")
+    assert result.returncode == 0, result.stderr
+    assert launched.losses(metrics) == undisturbed
+
+
+def test_torchrun_starts_killed_processes_again(tmp_path: Path, undisturbed: list[tuple[int, float]]) -> None:
+    metrics = tmp_path / "again.jsonl"
+    command = ("--max-restarts=1", *launched.COMMAND, *arguments(tmp_path, "again"))
+    process = launched.start_torchrun(2, *command)
+    launched.wait_for_step(process, metrics, 10)
+    launched.kill(max(launched.children(process.pid)))
+    result = launched.finish(process)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("goes on after step") == 1
+    assert launched.losses(metrics) == undisturbed
+
+
+def test_notice_is_time_for_a_checkpoint(tmp_path: Path, undisturbed: list[tuple[int, float]]) -> None:
+    metrics = tmp_path / "notice.jsonl"
+    process = launched.start(*arguments(tmp_path, "notice"))
+    launched.wait_for_step(process, metrics, 10)
+    launched.kill(process.pid, signal.SIGTERM)
+    result = launched.finish(process)
+    assert result.returncode == 128 + signal.SIGTERM
+    assert "--resume continues" in result.stdout
+    assert "Traceback" not in result.stderr
+    reached = launched.steps_taken(metrics)
+    assert kept_checkpoints(tmp_path / "notice")[-1].step == reached < STEPS
+    launched.run(*arguments(tmp_path, "notice"), "--resume")
+    assert launched.losses(metrics) == undisturbed
+
+
+def test_a_checkpoint_that_is_interrupted_is_never_loaded(
+    tmp_path: Path, undisturbed: list[tuple[int, float]]
+) -> None:
+    shelf, metrics = tmp_path / "torn", tmp_path / "torn.jsonl"
+    unfinished: list[Path] = []
+    while not unfinished and launched.steps_taken(metrics) < STEPS - 3:
+        process = launched.start(*arguments(tmp_path, "torn"), "--restarts", "0", "--resume")
+        launched.wait_for_step(process, metrics, launched.steps_taken(metrics) + 4)
+        while not list(shelf.glob(".writing-*")) and process.poll() is None:
+            pass
+        ranks = launched.ranks_of(process)
+        launched.kill(ranks[0])
+        assert launched.wait_until_gone(ranks)
+        assert launched.finish(process).returncode == 75
+        unfinished = list(shelf.glob(".writing-*"))
+    (torn,) = unfinished
+    whole = [each.step for each in kept_checkpoints(shelf)]
+    assert torn.name.split("-")[1] == f"{whole[-1] + 3:08d}"  # the next one, which has no name yet
+    result = launched.run(*arguments(tmp_path, "torn"), "--resume")
+    assert f"goes on after step {whole[-1]}" in result.stdout
+    assert not torn.exists()
+    assert launched.losses(metrics) == undisturbed
+
+
+def test_a_full_disk_costs_one_checkpoint_and_none_before_it(tmp_path: Path) -> None:
+    first = launched.run(*arguments(tmp_path, "full", steps=3))
+    assert first.returncode == 0, first.stderr
+    limited = ["prlimit", "--fsize=4096"]
+    result = launched.run(*arguments(tmp_path, "full", steps=6), "--resume", before=limited)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "the disk is full" in result.stderr
+    assert "the one of step 3 is intact" in result.stderr
+    assert [each.step for each in kept_checkpoints(tmp_path / "full")] == [3]
+
+
+def test_fewer_processes_go_on_under_another_plan(
+    tmp_path: Path, undisturbed: list[tuple[int, float]]
+) -> None:
+    metrics = tmp_path / "fewer.jsonl"
+    process = launched.start(*arguments(tmp_path, "fewer", plan="dp4"), "--elastic")
+    launched.wait_for_step(process, metrics, 8)
+    launched.kill(launched.ranks_of(process)[2])
+    result = launched.finish(process)
+    assert result.returncode == 0, result.stderr
+    assert "going on with 2 processes" in result.stderr  # no strategy has 3 for a batch of 8
+    found = launched.losses(metrics)
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in undisturbed], abs=1e-4)
