@@ -59,7 +59,9 @@ def test_a_small_model_gives_the_same_numbers_under_any_plan(case: Case) -> None
 
 
 # One head of keys and values is not split four ways by a strategy.
-SPLIT = [(model, each) for model in TINY for each in STRATEGIES if (model, "tp4" in each) != ("parallel", True)]
+SPLIT = [
+    (model, each) for model in TINY for each in STRATEGIES if (model, "tp4" in each) != ("parallel", True)
+]
 
 
 @pytest.mark.parametrize(("model", "strategy"), SPLIT)

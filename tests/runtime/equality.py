@@ -141,5 +141,3 @@ def _drawn(work: Work) -> Sequence[torch.Tensor]:
     for each in others:
         result = result * each
     return (result,)
-
-

@@ -61,7 +61,8 @@ def open_pool(count: int) -> Iterator[Pool]:
             process.start()
         try:
             for near, _ in pairs:
-                assert near.poll(_START_S) and near.recv() == "ready", "a process did not start"
+                assert near.poll(_START_S), "a process did not start"
+                near.recv()
             yield Pool(processes=list(processes), pipes=[near for near, _ in pairs])
         finally:
             for process in processes:

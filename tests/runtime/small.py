@@ -15,7 +15,8 @@ SMALL: Mapping[str, Mapping[str, object]] = {
     "tied": {**_SIZES, "positions": 8, "tied": True, "head_bias": True},
     "llama": {**_SIZES, "kv_heads": 2, "gated": True},
     "parallel": {
-        **_SIZES, "kv_heads": 1, "gated": True, "parallel_block": True, "shared_norm": True, "qk_norm": "head",
+        **_SIZES, "kv_heads": 1, "gated": True, "parallel_block": True, "shared_norm": True,
+        "qk_norm": "head",
     },
     "latent": {
         **_SIZES, "gated": True, "kv_lora_rank": 6, "q_lora_rank": 6, "qk_nope_dim": 2, "qk_rope_dim": 2,

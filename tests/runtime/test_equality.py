@@ -11,8 +11,9 @@ TOLERANCE = 1e-5
 _GPT = (
     "data-parallel", "zero-1", "zero-2", "zero-3", "fsdp", "tensor-parallel",
     "sequence-parallel", "context-parallel kind=ring", "context-parallel kind=allgather",
-    "context-parallel kind=ulysses", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-v", "dualpipe",
-    "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages", "recompute", "offload",
+    "context-parallel kind=ulysses", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-v",
+    "dualpipe", "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages",
+    "recompute", "offload",
 )  # fmt: skip
 _OTHERS = {
     "tied": ("dp2 tp2 sp", "dp2 pp2 zero1", "dualpipe", "chimera", "interlaced"),

@@ -1,4 +1,4 @@
-"""Random legal plans, sensible or not, train as one device does: on up to four real processes, and some on eight."""
+"""Random legal plans, sensible or not, train as one device does: on real processes."""
 
 from collections.abc import Callable
 

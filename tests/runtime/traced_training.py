@@ -61,7 +61,9 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
     initialize(
         trainer.worker, lambda key, sizes: traced.weights[key].load(parameters[traced.weights[key].names[0]])
     )
-    optimizer = torch.optim.AdamW(_decayed(traced, parameters), lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon)
+    optimizer = torch.optim.AdamW(
+        _decayed(traced, parameters), lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon
+    )
     found = Difference(loss=0.0, gradient=0.0, norm=0.0, where="")
     for step in range(steps):
         batches = [build_inputs(plan.batch, 100 * step + number) for number in range(plan.microbatches)]
@@ -107,7 +109,8 @@ def _worst(trainer: Trainer, traced: Traced, parameters: dict[str, nn.Parameter]
     found = (0.0, "")
     for key, (slot, first, last, values) in trainer.pieces.items():
         grad = parameters[traced.weights[key].names[0]].grad
-        assert grad is not None and values.grad is not None
+        assert grad is not None
+        assert values.grad is not None
         whole = traced.weights[key].load(grad)
         part = whole[tuple(slice(low, high) for low, high in slot.region.values())].reshape(-1)
         found = max(found, (float((values.grad - part[first:last]).abs().max()), key))

@@ -1,6 +1,6 @@
 """What a device needs to know to carry out one operator's step: which values, which parts, which weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -143,7 +143,7 @@ class Assembler:
         floats = tensor.element not in ("index", "mask")
         held = self._region(step.instance, self.builder.layout(step.instance, tensor, "read"), tensor)
         cut = self._cut(step, tensor, held)
-        shape = list(high - low for low, high in held.values())
+        shape = [high - low for low, high in held.values()]
         for axis, _, length in cut:
             shape[axis] = length
         if "top_k" in tensor.dims:

@@ -79,7 +79,8 @@ class RoutedTransfer:
         for piece in self.pieces:
             rows = rows_of(frame, self.block, piece.common)
             if piece.sender == self.me:
-                assert tensor is not None and self.before is not None
+                assert tensor is not None
+                assert self.before is not None
                 part = tensor[torch.searchsorted(rows_of(frame, self.block, self.before), rows)]
                 if piece.receiver == self.me:
                     came.append((rows, part, piece.adds))
@@ -129,9 +130,7 @@ def build_routed(
                 dim: (low + part.start, low + part.stop)
                 for (dim, (low, _)), part in zip(target.items(), each.here, strict=True)
             }
-            listed.append(
-                _Piece(sender=each.sender, receiver=each.receiver, common=common, adds=each.adds)
-            )
+            listed.append(_Piece(sender=each.sender, receiver=each.receiver, common=common, adds=each.adds))
     block = name.removeprefix("d:").partition("/")[0]
     held = after or before
     assert held is not None

@@ -19,7 +19,7 @@ Schedule = Literal["constant", "cosine", "linear"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How weights are updated: AdamW (Loshchilov & Hutter 2019), with a learning rate that follows a schedule.
+    """How weights are updated: AdamW (Loshchilov & Hutter 2019), at a rate that follows a schedule.
 
     Over `warmup` steps the rate rises to `rate`; then it falls to `least` of it until step `steps`.
     Gradients whose norm is above `clip` are scaled down to it (0: never).

@@ -80,6 +80,9 @@ def _check_kind(graph: Graph) -> None:
     if given != {GIVEN} or len(losses) != 1 or losses[0].op.output.dims != ("batch", "seq"):
         rule = f"is given {', '.join(sorted(given))}, and a token file has next tokens only"
         raise BadInput("model", graph.name, rule, "use a decoder, or trainwright.runtime from Python")
+    if any(each.op.kind == "attention" and not each.op.causal for each in instances):
+        rule = "attends to the tokens that it is to foretell"
+        raise BadInput("model", graph.name, rule, "use a decoder, or trainwright.runtime from Python")
 
 
 def check_shelf(training: Training) -> None:

@@ -21,8 +21,8 @@ from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, Step, Value
 from trainwright.runtime.compute import Computer, read
 from trainwright.runtime.frame import Frame
-from trainwright.runtime.kernels.experts import choose
 from trainwright.runtime.groups import Groups, build_groups, start_gather, start_scatter
+from trainwright.runtime.kernels.experts import choose
 from trainwright.runtime.operation import Assembler, Operation
 from trainwright.runtime.parcels import Parcel, build_parcels, key_of
 from trainwright.runtime.routed import RoutedTransfer, build_routed, is_routed
@@ -137,7 +137,10 @@ class Worker:
     def _tell_routes(self, operation: Operation, frame: Frame) -> None:
         """Let all devices of an operator know the experts of all tokens."""
         given, op = operation.inputs[1], operation.op
-        sizes, layout = operation.sizes, self.program.builders[0].layout(operation.step.instance, op.output, "written")
+        sizes, layout = (
+            operation.sizes,
+            self.program.builders[0].layout(operation.step.instance, op.output, "written"),
+        )
         shape = [sizes[dim] for dim in ("batch", "seq", "top_k")]
         chosen = choose(read(given, frame), shape[-1])
         whole = chosen.new_zeros(shape)
@@ -147,7 +150,9 @@ class Worker:
             parts = [torch.empty_like(chosen) for _ in members]
             dist.all_gather(parts, chosen, group=self.groups.of(members))
         for device, part in zip(members, parts, strict=True):
-            held = region(layout, dict(zip(("batch", "seq"), shape, strict=False)), layout.mesh.devices.index(device))
+            held = region(
+                layout, dict(zip(("batch", "seq"), shape, strict=False)), layout.mesh.devices.index(device)
+            )
             (a, b), (c, d) = held["batch"], held["seq"]
             whole[a:b, c:d] = part
         frame.routes[operation.step.block] = whole
@@ -327,18 +332,18 @@ class _Maker:
         reads: list[Value] = []
         route = self.program.routes[number]
         tag = ((number * len(route.steps) + index) * 8) * (self.program.plan.microbatches + 1)
-        for at, (read, written) in enumerate(zip(step.reads, step.writes, strict=True)):
-            dims = route.shapes[read.name.removeprefix(GRADIENT)].dims
+        for at, (source, written) in enumerate(zip(step.reads, step.writes, strict=True)):
+            dims = route.shapes[source.name.removeprefix(GRADIENT)].dims
             sends = self.device in step.move.source.mesh.devices
             receives = self.device in step.move.target.mesh.devices
-            like = self.like.double() if base_name(read.name).endswith(STATISTICS) else self.like
+            like = self.like.double() if base_name(source.name).endswith(STATISTICS) else self.like
             first = tag + at * (self.program.plan.microbatches + 1)
             transfer: Transfer | RoutedTransfer
             if is_routed(dims):
-                transfer = build_routed(step.move, read.name, dims, self.device, first, like)
+                transfer = build_routed(step.move, source.name, dims, self.device, first, like)
             else:
                 transfer = build_transfer(step.move, dims, self.device, self.made, first, like)
-            candidates = assembler.candidates(read) if sends else None
+            candidates = assembler.candidates(source) if sends else None
             reads += candidates or ()
             found.append((candidates, written if receives else None, transfer))
         return Deed(step=step, transfers=tuple(found), reads=tuple(reads))

@@ -41,10 +41,12 @@ def test_a_stage_that_holds_more_microbatches_does_more_again() -> None:
     assert found.modes == ("full", "none", "none", "none")
 
 
-def test_the_work_of_the_largest_layer_counts_once() -> None:
+def test_a_layer_works_beside_what_it_and_those_before_it_keep() -> None:
     modes = {"full": costs([1.0, 1.0], [1.0, 1.0], [7.0, 5.0])}
-    assert best_cut(modes, np.zeros(2), rooms(9.0, 1)) is not None  # 1 + 1 + 7
-    assert best_cut(modes, np.zeros(2), rooms(8.9, 1)) is None
+    assert best_cut(modes, np.zeros(2), rooms(8.0, 1)) is not None  # 1 + 7, then 1 + 1 + 5
+    assert best_cut(modes, np.zeros(2), rooms(7.9, 1)) is None
+    assert best_cut(modes, np.zeros(2), rooms(10.0, 2)) is not None  # 1 + 1 of another microbatch besides
+    assert best_cut(modes, np.zeros(2), rooms(9.9, 2)) is None
 
 
 def test_state_that_does_not_fit_has_no_cut() -> None:

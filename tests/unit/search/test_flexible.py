@@ -1,7 +1,5 @@
 """Plans beyond knobs: what is drafted, what is kept, and what is said of it."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.builders import free_stack, perfect, round_cluster, round_device
@@ -14,9 +12,11 @@ from trainwright.plan.zoo import build_zoo, parse_zoo
 from trainwright.program.setting import Setting
 from trainwright.search.blocks import measure_blocks
 from trainwright.search.find import Question
+from trainwright.search.findings import Findings
 from trainwright.search.flexible import best_strategy, find_flexible
 from trainwright.search.reasons import explain
-from trainwright.search.recipes import Drafts, Freedoms, Skeleton, has_huge_vocabulary, skeletons
+from trainwright.search.recipes import Drafts
+from trainwright.search.skeletons import Freedoms, Skeleton, has_huge_vocabulary, skeletons
 from trainwright.search.trial import Trial, try_plan
 
 
@@ -38,6 +38,10 @@ def question(of: Setting, batch: int = 16) -> Question:
     )  # fmt: skip
     fixed = {"precision": (PRECISIONS.index(of.precision),), "offload": (0,)}
     return Question(job=job, batches=(batch,), fixed=fixed, most={"micro_batch": 2}, top=1)
+
+
+def drafts_of(of: Setting) -> Drafts:
+    return Drafts(batch=16, freedoms=Freedoms(), findings=Findings(setting=of))
 
 
 def trial(step_s: float, **time_s: float) -> Trial:
@@ -64,7 +68,7 @@ def test_equal_layers_cost_the_same_and_the_ends_come_on_top() -> None:
 
 def test_a_draft_takes_what_it_was_expected_to_take() -> None:
     of = setting()
-    drafts = Drafts(setting=of, batch=16, freedoms=Freedoms())
+    drafts = drafts_of(of)
     recipe = drafts.draft(Skeleton(strategy=Strategy(dp=2, pp=2, zero=1)))
     assert recipe is not None
     found = try_plan(of, drafts.plan(recipe), rows=2)
@@ -74,7 +78,7 @@ def test_a_draft_takes_what_it_was_expected_to_take() -> None:
 
 def test_the_line_of_a_draft_gives_its_plan_again() -> None:
     of = setting()
-    drafts = Drafts(setting=of, batch=16, freedoms=Freedoms())
+    drafts = drafts_of(of)
     recipe = drafts.draft(Skeleton(strategy=Strategy(dp=2, pp=2, zero=1)))
     assert recipe is not None
     plan = drafts.plan(recipe)
@@ -104,7 +108,7 @@ def test_every_plan_that_is_found_fits_and_beats_the_knobs() -> None:
 
 def test_nothing_fits_where_there_is_no_memory() -> None:
     of = setting(memory=0.05e9)
-    assert best_strategy(question(of), of) is None
+    assert best_strategy(question(of), Findings(setting=of)) is None
     assert find_flexible(question(of), of, most=2).plans == ()
 
 
@@ -119,7 +123,7 @@ def test_a_reason_says_if_there_is_nothing_to_compare_with() -> None:
 
 def test_a_margin_makes_a_draft_use_less_memory() -> None:
     of = setting(memory=0.4e9)
-    drafts = Drafts(setting=replace(of), batch=16, freedoms=Freedoms())
+    drafts = drafts_of(of)
     skeleton = Skeleton(strategy=Strategy(dp=2, pp=2, zero=1, micro_batch=4))
     loose, tight = drafts.draft(skeleton), drafts.draft(skeleton, [0.1e9, 0.1e9])
     assert loose is not None

@@ -52,9 +52,7 @@ def _mask(work: Work, query: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
     return ((late >= 0) & (late < window)).to(query.device), False
 
 
-def _in_windows(
-    work: Work, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> torch.Tensor:
+def _in_windows(work: Work, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Queries meet the keys of their own window: `window` tokens in a row, with one bias for all windows."""
     op, sizes = work.op, work.sizes
     assert op.window is not None
