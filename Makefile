@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test check calibrate bench bench-run measure agreement zoo clean
+.PHONY: plan test thorough check calibrate bench bench-run measure agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -18,6 +18,9 @@ plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON u
 
 test: .venv/.installed-dev  ## every test
 	$(BIN)/python -m pytest
+
+thorough: .venv/.installed-dev  ## the comparisons of runs with one device again, with more plans: about half an hour
+	THOROUGH=1 $(BIN)/python -m pytest tests/runtime/test_equality.py tests/runtime/test_random_plans.py
 
 check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff check .

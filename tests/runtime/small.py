@@ -22,6 +22,7 @@ SMALL: Mapping[str, Mapping[str, object]] = {
         **_SIZES, "gated": True, "kv_lora_rank": 6, "q_lora_rank": 6, "qk_nope_dim": 2, "qk_rope_dim": 2,
         "v_head_dim": 2,
     },
+    "middle": {**_SIZES, "layers": 4, "gated": True},
     "deep": {**_SIZES, "layers": 8, "gated": True},
     "experts": {**_SIZES, **_EXPERTS},
     "shared experts": {**_SIZES, **_EXPERTS, "shared_experts": 1, "first_dense": 1},

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.laws.plans import TINY, Case, cases, graphs, tiny
 from tests.runtime.equality import compare
 from tests.runtime.pool import Pool
+from tests.runtime.test_equality import THOROUGH
 from trainwright.errors import BadInput
 from trainwright.program.lower import lower
 
@@ -25,7 +26,8 @@ def _check(pool: Pool, case: Case) -> None:
 
 
 @settings(
-    max_examples=200, deadline=None, derandomize=True, database=None, phases=(Phase.generate,),
+    max_examples=200 if THOROUGH else 40, deadline=None, derandomize=True, database=None,
+    phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(case=_DRAWN)
@@ -34,7 +36,8 @@ def test_a_random_plan_trains_as_one_device_does(pool: Callable[[int], Pool], ca
 
 
 @settings(
-    max_examples=25, deadline=None, derandomize=True, database=None, phases=(Phase.generate,),
+    max_examples=25 if THOROUGH else 5, deadline=None, derandomize=True, database=None,
+    phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(case=cases(st.sampled_from(TINY).map(tiny), 8))

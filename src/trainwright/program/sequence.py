@@ -1,5 +1,6 @@
 """One order of all that a step does, on which every device agrees: how a program is carried out for real."""
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from trainwright.plan.action import Action
 from trainwright.plan.plan import Order
 from trainwright.program.entries import action_phase
 from trainwright.program.lower import Program, Route
-from trainwright.program.tabulate import action_phases, is_merged, orders_of
 from trainwright.program.step import Step
+from trainwright.program.tabulate import action_phases, is_merged, orders_of
 
 
 class Turn(NamedTuple):
@@ -99,7 +100,7 @@ def _actions(program: Program, orders: Sequence[Order], parts: Sequence[_Parts])
     for actions in dict.fromkeys(queues[device] for device in devices):
         for action in actions:
             waiting.setdefault(action, 0)
-        for one, two in zip(actions, actions[1:], strict=False):
+        for one, two in itertools.pairwise(actions):
             following.setdefault(one, []).append(two)
             waiting[two] += 1
     for action, others in _data(program, waiting, parts).items():

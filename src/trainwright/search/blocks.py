@@ -1,7 +1,7 @@
 """What each layer of a model takes and keeps in a plan's split, for each way to trade time for memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,8 @@ class Profile:
 
     costs: Mapping[str, Costs]
     state_bytes: Mapping[str, Floats]  # weights, gradients, optimizer: whole on a device
-    shared_s: float  # of what is split over all rows beside the layers: an interlaced vocabulary
-    shared_bytes: Mapping[str, float]  # its state, and its work
+    apart_s: float = 0.0  # of what is counted beside the layers: a vocabulary
+    apart_bytes: Mapping[str, float] = field(default_factory=dict)  # its state, and its work
 
 
 def measure_blocks(
@@ -66,26 +66,25 @@ def measure_blocks(
     modes: Sequence[str],
     *,
     parts: "Parts | None" = None,
-    shared: bool = False,
+    apart: bool = False,
 ) -> Profile:
     """One microbatch of a strategy's split simulated in each mode, on the first row of its pipeline.
 
     Equal layers are measured once; `parts` says which of them run in serial parts where something is done
-    again. With `shared`, vocabularies count apart, split over all rows.
+    again. With `apart`, vocabularies count beside the layers.
     """
-    graph = replace(setting.graph, segments=_once_each(setting.graph), tied=_tied(setting, strategy, shared))
+    graph = replace(setting.graph, segments=_once_each(setting.graph), tied=_tied(setting, strategy, apart))
     small = replace(setting, graph=graph)
     wide = replace(strategy, pp=1, dp=1, zero=0, schedule="1f1b", vpp=1)
-    fold = _Fold.of(setting.graph, graph, shared=shared)
+    fold = _Fold.of(setting.graph, graph, apart=apart)
     found = {mode: simulate_plan(small, _plan(small, wide, mode, fold.few(parts))) for mode in modes}
     first = found[modes[0]]
-    state, apart = fold.state(first)
-    apart["work"] = fold.apart_work(first)
+    state, beside = fold.state(first)
     return Profile(
         costs={mode: fold.costs(each) for mode, each in found.items()},
         state_bytes=state,
-        shared_s=fold.apart_s(first) / strategy.pp,
-        shared_bytes={name: size / strategy.pp for name, size in apart.items()},
+        apart_s=fold.apart_s(first),
+        apart_bytes={**beside, "work": fold.apart_work(first)},
     )
 
 
@@ -105,9 +104,9 @@ def _once_each(graph: Graph) -> tuple[Segment, ...]:
     return tuple(replace(segment, count=1) for segment in graph.segments)
 
 
-def _tied(setting: Setting, strategy: Strategy, shared: bool) -> frozenset[str]:
+def _tied(setting: Setting, strategy: Strategy, apart: bool) -> frozenset[str]:
     """Weights that are stored once: where the ends are on different rows, each has a copy."""
-    return setting.graph.tied if shared or strategy.pp == 1 else frozenset()
+    return setting.graph.tied if apart or strategy.pp == 1 else frozenset()
 
 
 def mode_of(mode: str, layer: int, parts: Parts | None) -> str:
@@ -150,7 +149,7 @@ class _Fold:
     vocabulary: frozenset[str]  # operators that count apart
 
     @staticmethod
-    def of(graph: Graph, small: Graph, *, shared: bool) -> "_Fold":
+    def of(graph: Graph, small: Graph, *, apart: bool) -> "_Fold":
         instances, few = wire(graph), wire(small)
         names, few_names = layer_names(instances), layer_names(few)
         homes = block_homes(instances, [[name] for name in names])
@@ -162,7 +161,7 @@ class _Fold:
             layer_of=few_homes,
             layers=[segments[each.segment] for each in places(graph) if each.layer is not None],
             only=ends,
-            vocabulary=frozenset(each.name for each in few if shared and each.op.region == "vocab"),
+            vocabulary=frozenset(each.name for each in few if apart and each.op.region == "vocab"),
         )
 
     def few(self, parts: Parts | None) -> Parts | None:

@@ -9,6 +9,8 @@ import numpy as np
 
 from trainwright.search.blocks import Costs, Floats
 
+Pair = tuple[Floats, Floats]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
@@ -55,21 +57,31 @@ def best_cut(costs: Mapping[str, Costs], state_bytes: Floats, rooms: Rooms) -> C
 
 
 def _run_seconds(costs: Mapping[str, Costs], state_bytes: Floats, limit_bytes: float, held: float) -> Floats:
-    """The time of layers i to j−1 as one stage, for all i and j; infinite where they do not fit."""
-    states = _sums(state_bytes)
+    """The time of layers i to j−1 as one stage, for all i and j; infinite where they do not fit.
+
+    Of two modes the work counts as the larger of both, beside all that is kept; or, where that is less,
+    beside what the layers up to the one at work keep in the larger mode.
+    """
+    room = limit_bytes - _sums(state_bytes)
     times = {mode: _sums(each.time_s) for mode, each in costs.items()}
-    kept = {mode: held * _sums(each.kept_bytes) for mode, each in costs.items()}
-    work = {mode: _most(each.work_bytes) for mode, each in costs.items()}
-    best = np.full(states.shape, inf)
+    kept = {mode: _sums(each.kept_bytes) for mode, each in costs.items()}
+    best = np.full(room.shape, inf)
     for one, other in combinations_with_replacement(costs, 2):
-        free = limit_bytes - states - np.maximum(work[one], work[other])
-        saved = np.maximum(kept[one] - kept[other], 1e-9)
-        share = np.clip((kept[one] - free) / saved, 0.0, 1.0)
-        found = times[one] + share * (times[other] - times[one])
-        fits = np.where(share > 0.0, np.minimum(kept[one], kept[other]), kept[one]) <= free
-        best = np.minimum(best, np.where(fits, found, inf))
+        work = np.maximum(costs[one].work_bytes, costs[other].work_bytes)
+        below = np.maximum(costs[one].kept_bytes, costs[other].kept_bytes)
+        for free, times_held in ((room - _most(work), held), (room - _peaks(below, work), held - 1.0)):
+            found = _shared_s((times[one], times[other]), (kept[one], kept[other]), free, times_held)
+            best = np.minimum(best, found)
     best[np.tril_indices(len(best))] = inf
     return best
+
+
+def _shared_s(times: Pair, kept: Pair, free: Floats, held: float) -> Floats:
+    """The time of layers, as few as must be in the second mode; infinite where that does not help."""
+    more, less = held * kept[0], held * kept[1]
+    share = np.clip((more - free) / np.maximum(more - less, 1e-9), 0.0, 1.0)
+    fits = np.where(share > 0.0, np.minimum(more, less), more) <= free
+    return np.where(fits, times[0] + share * (times[1] - times[0]), inf)
 
 
 def _assigned(
@@ -110,22 +122,18 @@ def _pair_modes(
     one, other = (costs[mode] for mode in pair)
     saved = held * (one.kept_bytes - other.kept_bytes)
     gain = saved / np.maximum(other.time_s - one.time_s, 1e-12)
-    modes = [pair[0]] * len(saved)
-    order = np.argsort(-gain, kind="stable").tolist() if pair[0] != pair[1] else []
-    for layer in (*order, None):
-        taken = _taken(costs, modes, held)
-        if taken <= limit_bytes:
-            return modes, sum(float(costs[mode].time_s[at]) for at, mode in enumerate(modes)), taken
-        if layer is not None:
-            modes[layer] = pair[1]
-    return None
-
-
-def _taken(costs: Mapping[str, Costs], modes: Sequence[str], held: float) -> float:
-    """Bytes of layers in some modes: kept by all, and the most that one of them works with."""
-    pairs = list(enumerate(modes))
-    kept = sum(float(costs[mode].kept_bytes[at]) for at, mode in pairs)
-    return held * kept + max(float(costs[mode].work_bytes[at]) for at, mode in pairs)
+    place = np.argsort(np.argsort(-gain, kind="stable"), kind="stable")
+    rows = len(gain) + 1 if pair[0] != pair[1] else 1
+    changed = place[None, :] < np.arange(rows)[:, None]  # the first row has none in the second mode
+    kept = np.where(changed, other.kept_bytes, one.kept_bytes)
+    work = np.where(changed, other.work_bytes, one.work_bytes)
+    taken = (held - 1.0) * kept.sum(axis=1) + (np.cumsum(kept, axis=1) + work).max(axis=1)
+    fitting = np.flatnonzero(taken <= limit_bytes)
+    if not len(fitting):
+        return None
+    row = changed[fitting[0]]
+    time_s = float(np.where(row, other.time_s, one.time_s).sum())
+    return [pair[int(each)] for each in row], time_s, float(taken[fitting[0]])
 
 
 def _slice(costs: Costs, start: int, end: int) -> Costs:
@@ -139,6 +147,12 @@ def _sums(values: Floats) -> Floats:
     """The sum of layers i to j−1."""
     ends = np.append(0.0, np.cumsum(values))
     return np.asarray(ends[None, :] - ends[:, None])
+
+
+def _peaks(kept: Floats, work: Floats) -> Floats:
+    """The most of layers i to j−1: what one works with, beside what it and those before it keep."""
+    ends = np.append(0.0, np.cumsum(kept))
+    return np.asarray(_most(ends[1:] + work) - ends[:, None])
 
 
 def _most(values: Floats) -> Floats:

@@ -2,24 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from trainwright.cluster.types import Cluster
 from trainwright.plan.expand import expand
-from trainwright.plan.strategy import Strategy
+from trainwright.plan.strategy import SCHEDULES, Strategy
 from trainwright.program.setting import Setting
-from trainwright.search.find import Found, Question, find_plans
+from trainwright.search.find import Question
+from trainwright.search.findings import Findings
 from trainwright.search.reasons import explain
-from trainwright.search.recipes import Drafts, Freedoms, Recipe
-from trainwright.search.trial import Trial, try_plan
+from trainwright.search.recipes import Drafts, Recipe
+from trainwright.search.shortlist import Shortlist
+from trainwright.search.skeletons import Freedoms
+from trainwright.search.trial import Trial
 
-_ROUNDS = 3  # of drafting with what the last simulation said of memory
+_ROUNDS = 2  # of drafting with what the last simulation said of memory
 _CLOSE = 0.02  # of a device's memory: a draft that is off by less is not repeated
 _WORTH = 1.01  # a plan that is not faster than another by so much does not replace it
-_AGREES = 1.06  # a strategy that the closed form puts so far behind the best simulated one is not simulated
-_ROOMS = (1.3, 1.1, 1.0, 0.9, 0.8)  # times the memory that there is, for the closed form
+_AGREES = 1.02  # a strategy that is expected to be so far behind the best simulated one is not simulated
+_ABOUT = 1.005  # the same of a draft, of which more is known
 _DEGREES = ("dp", "tp", "cp", "pp", "micro_batch")
-_MOST_TRIALS = 48
+_MOST_TRIALS = 5  # strategies that are simulated for each round of the closed form
+_MOST_LATER = 24  # and after all rounds, as long as none has fitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +35,15 @@ class Flexible:
     simulated: int
 
 
-def find_flexible(question: Question, setting: Setting, *, most: int = 6) -> Flexible:
+def find_flexible(question: Question, setting: Setting, *, most: int = 4) -> Flexible:
     """Plans that no strategy can say, for a question about time; `most` drafts are simulated."""
-    batch = question.batches[0]
-    knobs = best_strategy(question, setting, most=most)
-    drafts = Drafts(setting=setting, batch=batch, freedoms=_allowed(question))
-    recipes = drafts.best(most_splits=most)
-    trials = list(tried_recipes(drafts, recipes, most, knobs))
+    findings = Findings(setting=setting)
+    knobs = best_strategy(_with_passes(question), findings, patience=2)
+    drafts = Drafts(batch=question.batches[0], freedoms=_allowed(question), findings=findings)
+    recipes = drafts.best()
     bound_s = knobs.step_s if knobs else float("inf")
+    promising = [each for each in recipes if each.expected_s * _ABOUT < bound_s]
+    trials = list(tried_recipes(drafts, promising, most))
     winners = sorted(
         (each for each in trials if each.step_s * _WORTH < bound_s), key=lambda each: each.step_s
     )
@@ -51,6 +54,13 @@ def find_flexible(question: Question, setting: Setting, *, most: int = 6) -> Fle
         drafted=len(recipes),
         simulated=len(trials),
     )
+
+
+def _with_passes(question: Question) -> Question:
+    """The question; of a model with several passes, only the schedule that has forwards without gradient."""
+    if question.job.graph.passes == 1:
+        return question
+    return replace(question, fixed={**question.fixed, "schedule": (SCHEDULES.index("1f1b"),), "vpp": (1,)})
 
 
 def _allowed(question: Question) -> Freedoms:
@@ -70,7 +80,7 @@ def tried_recipes(
     """The best recipes simulated, those that fit; none that is expected to lose clearly."""
     best_s = rival.step_s if rival else float("inf")
     for recipe in recipes[:most]:
-        if recipe.expected_s > _AGREES * best_s:
+        if recipe.expected_s > _ABOUT * best_s:
             return
         trial = _tried(drafts, recipe)
         if trial is not None:
@@ -86,7 +96,7 @@ def _tried(drafts: Drafts, recipe: Recipe) -> Trial | None:
     draft: Recipe | None = recipe
     for _ in range(_ROUNDS):
         assert draft is not None
-        trial = try_plan(drafts.setting, drafts.plan(draft), len(margins))
+        trial = drafts.findings.trial(drafts.plan(draft), len(margins))
         if trial.fits and (found is None or trial.step_s < found.step_s):
             found = trial
         off = [a - b for a, b in zip(trial.row_bytes, draft.bytes_by_row, strict=True)]
@@ -102,76 +112,36 @@ def _is_same(one: Recipe, other: Recipe) -> bool:
     return (one.cut.counts, one.modes) == (other.cut.counts, other.modes)
 
 
-def best_strategy(question: Question, setting: Setting, *, most: int = 4) -> Trial | None:
-    """The best strategy of a question in simulation: the closed form ranks, the simulation decides.
+def best_strategy(question: Question, findings: Findings, *, patience: int = 5) -> Trial | None:
+    """The best strategy of a question in simulation: closed form and layers rank, the simulation decides.
 
-    They are simulated in the closed form's order until `most` fit, or none can win any more; first with few
-    microbatches, since what does not fit then never does.
+    The closed form is asked with less and less memory, until what it then finds cannot win any more, or
+    `patience` trials in a row were no better; each time some strategies are simulated, those first of which
+    most is expected.
     """
-    best: Trial | None = None
-    fitting = 0
-    for step_s, strategy in islice(_ranked(question), _MOST_TRIALS):
-        if fitting == most or (best and step_s > _AGREES * best.step_s):
+    batch, best, in_vain = question.batches[0], None, 0
+    pending: list[tuple[float, Strategy]] = []
+    for bound_s, listed in Shortlist(question=question, findings=findings).rooms():
+        if best and (bound_s > _AGREES * best.step_s or in_vain >= patience):
             break
-        if not try_strategy(setting, strategy, _few_samples(strategy, question.batches[0])).fits:
-            continue
-        trial = try_strategy(setting, strategy, question.batches[0])
-        fitting += trial.fits
-        if trial.fits and (best is None or trial.step_s < best.step_s):
-            best = trial
+        pending = sorted([*pending, *listed], key=lambda pair: (pair[0], str(pair[1])))
+        for _ in range(_MOST_TRIALS):
+            if not pending or in_vain >= patience or (best and pending[0][0] > _AGREES * best.step_s):
+                break
+            before, best = best, _faster(best, try_strategy(findings, pending.pop(0)[1], batch))
+            in_vain = in_vain + 1 if best is before and best else 0
+    for _, strategy in pending[:_MOST_LATER] if best is None else ():
+        best = best or _faster(best, try_strategy(findings, strategy, batch))
     return best
 
 
-def _few_samples(strategy: Strategy, batch: int) -> int:
-    """A batch of as many microbatches as fill the pipeline."""
-    return min(strategy.dp * strategy.micro_batch * 2 * strategy.pp, batch)
+def _faster(best: Trial | None, trial: Trial) -> Trial | None:
+    """The trial if it fits and is the best so far."""
+    return trial if trial.fits and (best is None or trial.step_s < best.step_s) else best
 
 
-def _ranked(question: Question) -> Iterator[tuple[float, Strategy]]:
-    """Strategies by the closed form's time, found with more memory than there is, and with less.
-
-    The simulation counts bytes otherwise than the closed form: what fits is for it to say.
-    """
-    found: dict[Strategy, float] = {}
-    for room in _ROOMS:
-        job = replace(question.job, cluster=_with_memory(question.job.cluster, room))
-        found |= dict(_distinct(find_plans(replace(question, job=job, top=256))))
-    return iter(
-        sorted(((step_s, each) for each, step_s in found.items()), key=lambda pair: (pair[0], str(pair[1])))
-    )
-
-
-def try_strategy(setting: Setting, strategy: Strategy, batch: int) -> Trial:
+def try_strategy(findings: Findings, strategy: Strategy, batch: int) -> Trial:
     """A strategy simulated as its stack would run it."""
-    stack = setting.stack
-    plan = expand(
-        strategy, setting.graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages
-    )
-    return try_plan(setting, plan, strategy.pp)
-
-
-def _distinct(found: Found) -> Iterator[tuple[Strategy, float]]:
-    """The best strategies, the first of those that differ only in how state is shared or layers chunked."""
-    seen: set[tuple[object, ...]] = set()
-    for index in range(len(found.best)):
-        each = found.best.strategies[index]
-        key = (
-            each.tp,
-            each.sp,
-            each.cp,
-            each.pp,
-            each.micro_batch,
-            each.recompute,
-            each.offload,
-            each.zero // 3,
-        )
-        if key not in seen:
-            seen.add(key)
-            yield each, float(found.best.step_s[index])
-
-
-def _with_memory(cluster: Cluster, room: float) -> Cluster:
-    """The cluster with so many times its memory."""
-    own, *others = cluster.device.memory
-    memory = (replace(own, capacity_bytes=room * own.capacity_bytes), *others)
-    return replace(cluster, device=replace(cluster.device, memory=memory))
+    graph, stack = findings.setting.graph, findings.setting.stack
+    plan = expand(strategy, graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages)
+    return findings.trial(plan, strategy.pp)

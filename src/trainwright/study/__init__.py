@@ -3,5 +3,5 @@
 from collections.abc import Mapping
 
 STUDIES: Mapping[str, str] = {
-    "flexible-plans": "plans beyond knobs against the best of Megatron-, DeepSpeed- and Alpa-like spaces",
+    "flexible-plans": "plans beyond knobs against systems of 2022 and against all knobs of today",
 }
