@@ -17,7 +17,7 @@ from trainwright.program.reference import Data, build_data
 from trainwright.runtime.kernels import kernel_of
 from trainwright.runtime.machine import build_setting
 from trainwright.runtime.trainer import Recipe, Trainer, build_trainer, initialize
-from trainwright.runtime.whole import Whole, module_name
+from trainwright.runtime.whole import Whole, build_initial, module_name
 from trainwright.runtime.work import Kernel, Work
 from trainwright.runtime.worker import Microbatch, build_worker
 
@@ -93,6 +93,21 @@ def compare(
         optimizer.step()
     trainer.worker.groups.close()
     return found
+
+
+def losses(rank: int, model: str, text: str, devices: int) -> tuple[list[float], list[float]]:
+    """The losses of five steps on the same data, in fp32 and in bf16."""
+    graph, found = build_small(model), []
+    for precision in ("fp32", "bf16"):
+        plan = replace(plan_of(text, graph, devices), precision=precision)
+        program = lower(build_setting(graph, devices, SEQ, precision), plan)
+        worker = build_worker(program, rank, kernels_of(graph), torch.device("cpu"))
+        trainer = build_trainer(worker, replace(RECIPE, rate=1e-2))
+        initialize(worker, build_initial(graph))
+        data = build_data(graph, program.instances, plan.batch, SEQ, plan.microbatches, 0)
+        found.append([trainer.take(batch_of(data)).loss for _ in range(5)])
+        worker.groups.close()
+    return found[0], found[1]
 
 
 def batch_of(data: Data) -> list[Microbatch]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.runtime.equality import compare_named
+from tests.runtime.equality import compare_named, losses
 from tests.runtime.pool import Pool
 
 TOLERANCE = 1e-5
@@ -15,7 +15,7 @@ _ZOO = (
     "sequence-parallel", "context-parallel kind=ring", "context-parallel kind=allgather",
     "context-parallel kind=ulysses", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-v",
     "dualpipe", "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages",
-    "recompute", "offload",
+    "recompute", "offload", "per-layer layers=0-1:dp2,2-:tp2",
 )  # fmt: skip
 _WIDE = ("hsdp shard=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved", "mixed")
 _OTHERS = {
@@ -61,3 +61,11 @@ _EIGHT = ("dp2 tp2 pp2 sp 1f1b", "dp2 tp2 cp2 ring zero1")
 @pytest.mark.parametrize("text", (*_EIGHT, "hsdp shard=4", "dualpipe", "pp4 tp2 zb") if THOROUGH else _EIGHT)
 def test_eight_processes_train_as_one_device_does(pool: Callable[[int], Pool], text: str) -> None:
     _check(pool(8), "middle", text, 8)
+
+
+@pytest.mark.parametrize("text", ["dp2 mb2", "tp2 mb2 full", "dp2 zero3 mb2"])
+def test_sixteen_bits_follow_thirty_two(pool: Callable[[int], Pool], text: str) -> None:
+    for whole, half in pool(2).run(losses, "middle", text, 2):
+        assert half != whole
+        assert half == pytest.approx(whole, rel=2e-3)
+        assert half[-1] < half[0]

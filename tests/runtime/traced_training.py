@@ -13,6 +13,7 @@ from trainwright.plan.strategy import parse_strategy
 from trainwright.program.lower import lower
 from trainwright.runtime.machine import build_setting
 from trainwright.runtime.tracing.traced import Traced
+from trainwright.runtime.tracing.whole import evaluate
 from trainwright.runtime.trainer import Trainer, build_trainer, initialize
 from trainwright.runtime.worker import Microbatch, build_worker
 
@@ -33,11 +34,12 @@ ARCHITECTURES = {
 SEQ = 16
 
 
-def build_module(name: str) -> nn.Module:
+def build_module(name: str, **changes: object) -> nn.Module:
     """A small model with random weights, the same in every process."""
     config, model, sizes = ARCHITECTURES[name]
     torch.manual_seed(0)
-    built: nn.Module = getattr(transformers, model)(getattr(transformers, config)(use_cache=False, **sizes))
+    stated = {"use_cache": False, **sizes, **changes}
+    built: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**stated))
     return built
 
 
@@ -50,10 +52,10 @@ def build_inputs(samples: int, seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": tokens, "labels": labels}
 
 
-def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Difference:
-    """Train a model under a strategy and on one device; this process's share of the differences."""
-    module = build_module(name)
-    traced = trainwright.trace(module, build_inputs(2, 0))
+def _build(
+    rank: int, module: nn.Module, traced: Traced, text: str
+) -> tuple[Trainer, dict[str, nn.Parameter]]:
+    """A trainer under a strategy with the module's own weights, and those."""
     plan = replace(expand(parse_strategy(text), traced.graph, 8), precision="fp32")
     program = lower(build_setting(traced.graph, plan.devices, SEQ, "fp32"), plan)
     trainer = build_trainer(build_worker(program, rank, traced.kernels, torch.device("cpu")), RECIPE)
@@ -61,6 +63,15 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
     initialize(
         trainer.worker, lambda key, sizes: traced.weights[key].load(parameters[traced.weights[key].names[0]])
     )
+    return trainer, parameters
+
+
+def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Difference:
+    """Train a model under a strategy and on one device; this process's share of the differences."""
+    module = build_module(name)
+    traced = trainwright.trace(module, build_inputs(2, 0))
+    trainer, parameters = _build(rank, module, traced, text)
+    plan = trainer.worker.program.plan
     optimizer = torch.optim.AdamW(
         _decayed(traced, parameters), lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon
     )
@@ -84,6 +95,27 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
         optimizer.step()
     trainer.worker.groups.close()
     return found
+
+
+def compare_dropped(rank: int, text: str) -> Difference:
+    """One step of GPT-2 with dropout, beside the same masks on one device over all samples at once."""
+    module = build_module("gpt2", resid_pdrop=0.2, embd_pdrop=0.2).train()
+    traced = trainwright.trace(module, build_inputs(2, 0))
+    trainer, parameters = _build(rank, module, traced, text)
+    plan = trainer.worker.program.plan
+    trainer.worker.computer.seed = 5
+    batches = [build_inputs(plan.batch, number) for number in range(plan.microbatches)]
+    outcome = trainer.take([_microbatch(traced, each) for each in batches])
+    together = {name: torch.cat([each[name] for each in batches]) for name in batches[0]}
+    loss = evaluate(traced, parameters, together, seed=5)["loss"]
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), RECIPE.clip)
+    error, where = _worst(trainer, traced, parameters)
+    trainer.worker.groups.close()
+    return Difference(
+        loss=abs(outcome.loss - float(loss.detach())), gradient=error,
+        norm=abs(outcome.gradient_norm - float(norm)), where=where,
+    )  # fmt: skip
 
 
 def _microbatch(traced: Traced, inputs: dict[str, torch.Tensor]) -> Microbatch:

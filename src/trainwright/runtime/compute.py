@@ -23,9 +23,7 @@ from trainwright.runtime.kernels.matmul import (
 )
 from trainwright.runtime.operation import Given, Operation, Written
 from trainwright.runtime.routed import experts_of
-from trainwright.runtime.work import Kernel, Work
-
-IGNORED = -100  # a target that does not count
+from trainwright.runtime.work import IGNORED, Kernel, Work, op_seed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,29 +130,42 @@ class Computer:
             weights = held_weights(operation, frame)
             write_all(operation, frame, project_grouped(rows, experts, listed, weights, adds))
 
-    def _work(
-        self, operation: Operation, inputs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
-    ) -> Work:
-        return Work(
+    def _made(
+        self,
+        operation: Operation,
+        frame: Frame,
+        inputs: Sequence[torch.Tensor],
+        weights: Sequence[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...]:
+        """What the operator's kernel makes."""
+        name = self.names[operation.step.instance]
+        work = Work(
             op=operation.op, sizes=operation.sizes, at=operation.at, inputs=tuple(inputs),
             weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
-            adds={each.name: each.adds for each in operation.weights}, seed=self.seed,
+            adds={each.name: each.adds for each in operation.weights}, seed=op_seed(self.seed, name),
+            sample=frame.microbatch * operation.sizes["batch"],
         )  # fmt: skip
+        return self.kernels[name](work)
 
     def _traced(self, operation: Operation, frame: Frame) -> tuple[tuple[torch.Tensor, ...], Context]:
         """The results, and PyTorch's graph of how they were made."""
-        inputs = [_source(given, frame) for given in operation.inputs]
+        inputs = [self._source(given, frame) for given in operation.inputs]
         if carries(operation.op):
             inputs[-1] = frame.shares[operation.step.block]
         held = held_weights(operation, frame)
         lent = [held[each.name] for each in operation.weights if each.parcel.shards_weights]
-        kernel = self.kernels[self.names[operation.step.instance]]
         return trace(
-            lambda given, weights: kernel(self._work(operation, given, weights)),
+            lambda given, weights: self._made(operation, frame, given, weights),
             inputs,
             list(held.values()),
             lent,
         )
+
+    def _source(self, given: Given | None, frame: Frame) -> torch.Tensor:
+        """An input; where a backward does not read it, zeros stand for it."""
+        if given is None or (not given.candidates and not given.name):
+            return self.like.new_zeros(given.shape if given else ())
+        return read(given, frame)
 
     def _forward(self, operation: Operation, frame: Frame) -> None:
         phase = operation.step.phase
@@ -165,8 +176,7 @@ class Computer:
                     for at, given in enumerate(operation.inputs)
                 ]
                 weights = list(held_weights(operation, frame).values())
-                kernel = self.kernels[self.names[operation.step.instance]]
-                found = kernel(self._work(operation, inputs, weights))
+                found = self._made(operation, frame, inputs, weights)
         else:
             found, frame.contexts[operation.cell] = self._traced(operation, frame)
         write_all(operation, frame, found)
@@ -219,7 +229,7 @@ class Computer:
         (low, high), counts = operation.at[operation.op.contracted[0]], targets != IGNORED
         if operation.statistics is not None:
             total = frame.read(operation.statistics)[..., :1]
-            shares = (logits.double().exp() / total).to(logits.dtype if logits.is_floating_point() else None)
+            shares = (logits.double().exp() / total).to(logits.dtype)
         else:
             shares = logits.softmax(-1)
         here = (targets >= low) & (targets < high)
@@ -250,13 +260,6 @@ def read(given: Given | None, frame: Frame) -> torch.Tensor:
     for axis, start, length in given.cut:
         tensor = tensor.narrow(axis, start, length)
     return tensor
-
-
-def _source(given: Given | None, frame: Frame) -> torch.Tensor:
-    """An input; where a backward does not read it, zeros stand for it."""
-    if given is None or (not given.candidates and not given.name):
-        return torch.zeros(given.shape if given else ())
-    return read(given, frame)
 
 
 def incoming(operation: Operation, frame: Frame) -> list[torch.Tensor | None]:

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from trainwright.errors import BadInput
-from trainwright.runtime.compute import IGNORED
 from trainwright.runtime.tokens import Tokens, check_values
+from trainwright.runtime.work import IGNORED
 from trainwright.runtime.worker import Microbatch
 
 _ROUNDS = 4  # of the Feistel network

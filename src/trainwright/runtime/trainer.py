@@ -12,6 +12,7 @@ from trainwright.errors import BadInput
 from trainwright.program.lower import Program
 from trainwright.runtime.parcels import Parcel, Slot, key_of, weight_region
 from trainwright.runtime.whole import Initial
+from trainwright.runtime.work import IGNORED
 from trainwright.runtime.worker import Microbatch, Worker
 
 Schedule = Literal["constant", "cosine", "linear"]
@@ -75,8 +76,7 @@ class Trainer:
 
     def take(self, batch: Sequence[Microbatch]) -> Outcome:
         """One step: forward, backward, update."""
-        targets = sum(int((each != -100).sum()) for one in batch for each in one.targets.values())
-        self.worker.computer.answer_weight = 1.0 / max(targets, 1)
+        self.worker.computer.answer_weight = 1.0 / max(_answers(batch), 1)
         for _, _, _, values in self.pieces.values():
             values.grad = None
         loss = self.worker.run_step(batch)
@@ -107,8 +107,7 @@ class Trainer:
 
     def evaluate(self, batch: Sequence[Microbatch]) -> float:
         """The loss of a batch, without an update."""
-        targets = sum(int((each != -100).sum()) for one in batch for each in one.targets.values())
-        self.worker.computer.answer_weight = 1.0 / max(targets, 1)
+        self.worker.computer.answer_weight = 1.0 / max(_answers(batch), 1)
         return self.worker.whole_loss(self.worker.run_step(batch, forward_only=True))
 
     def _agree(self, loss: float) -> tuple[float, float]:
@@ -145,6 +144,11 @@ def build_trainer(worker: Worker, recipe: Recipe) -> Trainer:
         for slot in parcel.slots
     }
     return Trainer(worker=worker, recipe=recipe, optimizer=optimizer, pieces=pieces, copies=copies)
+
+
+def _answers(batch: Sequence[Microbatch]) -> int:
+    """How many targets of a batch count."""
+    return sum(int((each != IGNORED).sum()) for one in batch for each in one.targets.values())
 
 
 def decays(key: str, sizes: Sequence[int]) -> bool:

@@ -10,11 +10,10 @@ from torch import nn
 from trainwright.model.flow import Instance, recycled, wire
 from trainwright.model.graph import Graph, dim_sizes
 from trainwright.program.reference import weight_key
-from trainwright.runtime.compute import IGNORED
 from trainwright.runtime.kernels import kernel_of
 from trainwright.runtime.kernels.experts import carries, choose, project_grouped
 from trainwright.runtime.kernels.matmul import project, projections_of
-from trainwright.runtime.work import Kernel, Work
+from trainwright.runtime.work import IGNORED, Kernel, Work
 
 Initial = Callable[[str, Sequence[int]], torch.Tensor]  # of a key and the sizes of a weight
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from zlib import crc32
 
 import torch
 
 from trainwright.model.graph import Op
 
 Span = tuple[int, int]  # from and to, within a whole dim
+IGNORED = -100  # the target of an answer that does not count in a loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,8 @@ class Work:
     Tensors lie as the operator names their dims, and `at` says which part of each dim they are; `sizes` are
     those of whole dims. Where results are sums over devices, `adds` says whether this one adds a weight that
     all of them hold, such as a bias; where it does not, the weight's gradient must flow all the same (add
-    `x - x.detach()`). `seed` is the same for the same operator and samples under every plan.
+    `x - x.detach()`). `seed` is that of the operator in one step, and `sample` the number of the first sample
+    in that step: what is random depends on them and on the place in a sample, so not on the plan.
     """
 
     op: Op
@@ -27,6 +30,7 @@ class Work:
     weights: Mapping[str, torch.Tensor]
     adds: Mapping[str, bool] = field(default_factory=dict)
     seed: int = 0
+    sample: int = 0
 
     def length(self, dim: str) -> int:
         """How much of a dim is here."""
@@ -35,3 +39,8 @@ class Work:
 
 
 Kernel = Callable[[Work], tuple[torch.Tensor, ...]]  # the operator's results in order, differentiable
+
+
+def op_seed(seed: int, instance: str) -> int:
+    """The seed of one operator in one step: the same under every plan."""
+    return (seed << 32) ^ crc32(instance.encode())

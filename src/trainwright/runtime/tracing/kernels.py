@@ -13,8 +13,8 @@ from trainwright.runtime.tracing.groups import class_axis, source_of
 from trainwright.runtime.tracing.local import Causal, attention, dropout, product, table_rows
 from trainwright.runtime.tracing.nodes import arguments, call_with, op_name, operand
 from trainwright.runtime.tracing.replay import Replay, Step, Stored, build_stored, call, expand, reshape
-from trainwright.runtime.tracing.traced import IGNORED, Inputs
-from trainwright.runtime.work import Kernel, Work
+from trainwright.runtime.tracing.traced import Inputs
+from trainwright.runtime.work import IGNORED, Kernel, Work
 
 _PERMUTES = {"permute", "transpose", "t", "swapaxes", "movedim", "numpy_T"}
 _NARROWED = {"slice", "select", "narrow", "cat", "getitem"}

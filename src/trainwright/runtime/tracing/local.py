@@ -14,6 +14,7 @@ from trainwright.runtime.tracing.groups import source_of
 from trainwright.runtime.tracing.masks import kept
 from trainwright.runtime.tracing.nodes import arguments, op_name, operand
 from trainwright.runtime.tracing.replay import Part, Step, Values, resolve
+from trainwright.runtime.work import Span
 
 
 def dropout(reading: Reading, node: Node, place: int) -> Step:
@@ -29,9 +30,16 @@ def dropout(reading: Reading, node: Node, place: int) -> Step:
 
 
 def _scaled_mask(part: Part, factors: Axis, place: int, rate: float, like: torch.Tensor) -> torch.Tensor:
-    spans, sizes = [part.span(each) for each in factors], [part.whole(each) for each in factors]
+    spans, sizes = [_in_step(part, each) for each in factors], [part.whole(each) for each in factors]
     mask = kept(part.work.seed, place, spans, sizes, rate, like.device)
     return mask.to(like.dtype) / (1.0 - rate)
+
+
+def _in_step(part: Part, factor: Factor) -> Span:
+    """Which part of a dim is here; samples are counted over all microbatches of a step."""
+    low, high = part.span(factor)
+    first = part.work.sample if part.names.get(factor) == "batch" else 0
+    return low + first, high + first
 
 
 def table_rows(reading: Reading, node: Node, weight: str) -> Step:

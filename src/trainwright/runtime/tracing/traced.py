@@ -8,8 +8,6 @@ import torch
 from trainwright.model.graph import Graph
 from trainwright.runtime.work import Kernel
 
-IGNORED = -100  # the target of an answer that does not count in a loss
-
 Inputs = Mapping[str, torch.Tensor]  # what the module is given, by name
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from zlib import crc32
 
 import torch
 
@@ -11,13 +10,8 @@ from trainwright.model.graph import dim_sizes
 from trainwright.program.reference import weight_key
 from trainwright.runtime.kernels.experts import carries, choose, project_grouped
 from trainwright.runtime.kernels.matmul import projections_of
-from trainwright.runtime.tracing.traced import IGNORED, Inputs, Traced
-from trainwright.runtime.work import Work
-
-
-def op_seed(seed: int, instance: str) -> int:
-    """The seed of one operator in one step: the same under every plan."""
-    return (seed << 32) ^ crc32(instance.encode())
+from trainwright.runtime.tracing.traced import Inputs, Traced
+from trainwright.runtime.work import IGNORED, Work, op_seed
 
 
 def evaluate(
