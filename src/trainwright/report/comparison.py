@@ -90,7 +90,8 @@ def _shares(timeline: Timeline) -> Floats:
 
 def _causes(timeline: Timeline) -> dict[str, float]:
     shares = _shares(timeline)
-    found = {cause: float(seconds @ shares) for cause, seconds in breakdown(timeline).time_s.items()}
+    # What is left of a step may be a rounding error; times are told to the nanosecond.
+    found = {cause: round(float(each @ shares), 9) for cause, each in breakdown(timeline).time_s.items()}
     return {cause: seconds for cause, seconds in found.items() if seconds or cause == BUBBLE}
 
 
