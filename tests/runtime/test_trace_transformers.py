@@ -7,6 +7,7 @@ transformers = pytest.importorskip("transformers")
 
 import trainwright  # noqa: E402
 from tests.runtime.trace_checks import check_parts, check_whole  # noqa: E402
+from tests.runtime.traced_training import GPT2_SIZES, SIZES  # noqa: E402
 from trainwright.model.graph import parameters  # noqa: E402
 from trainwright.plan.expand import expand  # noqa: E402
 from trainwright.plan.strategy import parse_strategy  # noqa: E402
@@ -14,15 +15,8 @@ from trainwright.program.lower import lower  # noqa: E402
 from trainwright.runtime.machine import build_setting  # noqa: E402
 from trainwright.runtime.tracing.traced import Traced  # noqa: E402
 
-SHAPE = {
-    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32,
-    "bos_token_id": 0, "eos_token_id": 0,
-}  # fmt: skip
-GPT2 = {
-    "vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32, "attn_pdrop": 0.0,
-    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0,
-}  # fmt: skip
+SHAPE = {**SIZES, "num_hidden_layers": 2}
+GPT2 = {**GPT2_SIZES, "n_layer": 2}
 MODELS = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", GPT2),
     "llama": ("LlamaConfig", "LlamaForCausalLM", SHAPE),

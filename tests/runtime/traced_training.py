@@ -17,19 +17,19 @@ from trainwright.runtime.tracing.whole import evaluate
 from trainwright.runtime.trainer import Trainer, build_trainer, initialize
 from trainwright.runtime.worker import Microbatch, build_worker
 
-_SIZES = {
+SIZES = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32,
     "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
-_GPT2 = {
+GPT2_SIZES = {
     "vocab_size": 64, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 32, "attn_pdrop": 0.0,
     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
 ARCHITECTURES = {
-    "gpt2": ("GPT2Config", "GPT2LMHeadModel", _GPT2),
-    "llama": ("LlamaConfig", "LlamaForCausalLM", _SIZES),
-    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", _SIZES),
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", GPT2_SIZES),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", SIZES),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", SIZES),
 }
 SEQ = 16
 
