@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     parser.add_argument(
+        "--cost", metavar="SOURCE",
+        help="operator times: roofline, calibrated, profiled:FILE or projected:FILE, as trainwright profile "
+        "writes them (default: those of CLUSTER if it is such a file, else calibrated)",
+    )  # fmt: skip
+    parser.add_argument(
         "--precision",
         metavar="NAME",
         help="bf16, fp16, fp8, fp4 or fp32 (default: bf16 if the device has it)",

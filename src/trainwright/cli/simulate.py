@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
+    parser.add_argument(
+        "--cost", metavar="SOURCE",
+        help="operator times: roofline, calibrated, profiled:FILE or projected:FILE, as trainwright profile "
+        "writes them (default: those of CLUSTER if it is such a file, else calibrated)",
+    )  # fmt: skip
     parser.add_argument("--free", action="store_true", help="also what each cause would save if it were free")
     parser.add_argument("--width", metavar="N", help="columns of the schedule (default: as the terminal)")
     parser.add_argument("--trace", metavar="FILE", help="a trace of all tasks, which Perfetto opens")

@@ -7,7 +7,8 @@ from math import log2
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import GENERIC, Interval, load_constants, stack_name
+from trainwright.cost.load import GENERIC, Constants, Interval, load_constants, stack_name
+from trainwright.cost.source import Source, build_source
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
@@ -41,19 +42,30 @@ def parse_subject(options: argparse.Namespace) -> Subject:
     graph = build_graph(architecture)
     cluster = load_cluster(options.cluster)
     constants = load_constants()
-    stack = constants.stack(stack_name(options.stack or _default_stack(cluster)))
-    efficiency = constants.efficiency(cluster.device)
-    default = "" if options.stack else f" (default for {cluster.device.family})"
+    asked = constants.stack(stack_name(options.stack)) if options.stack else None
+    source = build_source(options.cost, options.cluster, cluster, constants, asked) or _calibrated(
+        constants, cluster, asked
+    )
+    stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
         cluster=cluster,
         stack=stack,
-        efficiency=efficiency,
+        efficiency=source.efficiency,
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
-        interval=constants.interval(efficiency, stack),
+        interval=source.interval,
         title=_title(architecture, graph, cluster, stack) + default,
-        basis=_basis(efficiency, stack, cluster),
+        basis=source.notes,
     )
+
+
+def _calibrated(constants: Constants, cluster: Cluster, asked: Stack | None) -> Source:
+    """The constants that were fitted to published runs."""
+    stack, efficiency = asked or constants.stack(_default_stack(cluster)), constants.efficiency(cluster.device)
+    return Source(
+        efficiency=efficiency, stack=stack, interval=constants.interval(efficiency, stack),
+        notes=_basis(efficiency, stack, cluster),
+    )  # fmt: skip
 
 
 def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:

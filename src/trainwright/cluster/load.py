@@ -31,7 +31,7 @@ from trainwright.cluster.entry import (
 from trainwright.cluster.types import Cluster, Device, Network
 from trainwright.errors import BadInput, UnknownName
 
-CLUSTER_KEYS = ("name", "count", "device", "network", "pue")
+CLUSTER_KEYS = ("name", "count", "device", "network", "pue", "at_once", "profile")
 _CATALOG = Path(__file__).parent.parent / "catalog"
 _EXAMPLE = 'write it like "h100:512" or "h100:512@aws-p5", or name a TOML file'
 _VENDORS = {"nvidia", "amd", "instinct", "intel", "habana", "google", "cloud", "aws", "amazon", "tesla"}
@@ -130,6 +130,7 @@ def _load_file(path: Path) -> Cluster:
         network=build_network(_changed("networks", network, f"{thing} network"), f"{thing} network"),
         count=whole_number(table["count"], f"{thing} count", most=_MOST_DEVICES),
         pue=ratio(table.get("pue", 1.2), f"{thing} pue"),
+        at_once=whole_number(table["at_once"], f"{thing} at_once") if "at_once" in table else 0,
     )
 
 

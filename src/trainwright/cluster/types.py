@@ -101,10 +101,16 @@ class Cluster:
     network: Network
     count: int
     pue: float = 1.2
+    at_once: int = 0  # devices that can compute at the same time, where they share cores; 0: all
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise BadInput("cluster", self.name, "needs at least one device", 'write it like "h100:512"')
+
+    @property
+    def crowding(self) -> float:
+        """How many times as long compute takes when all devices are at it."""
+        return max(self.count / self.at_once, 1.0) if self.at_once else 1.0
 
     @property
     def node_size(self) -> int:

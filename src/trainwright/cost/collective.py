@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.table import CollectiveTable
+
 Array = NDArray[np.float64]
 
 
@@ -19,6 +21,16 @@ class Link:
     reduction: bool  # the switch reduces: an all-reduce sends its data once
     topology: str = "switch"
     size: int = 1  # groups of the level below that it joins
+    table: CollectiveTable | None = None  # measured times, which go before all formulas
+    times: float = 1.0  # as long as measured, on links of another rate
+
+
+def _measured_s(links: Sequence[Link], kind: str, members: Array, size_bytes: Array) -> Array | None:
+    """The time from a table of measurements; None if there is none of the kind."""
+    table = links[0].table
+    if table is None or not table.knows(kind):
+        return None
+    return links[0].times * table.seconds(kind, members, size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +121,8 @@ def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
     Ring: (n−1)/n·bytes/bandwidth plus the trip's latency; beyond a node libraries switch to a
     logarithmic algorithm when that is faster.
     """
+    if (found := _measured_s(links, "all_gather", where.size, size_bytes)) is not None:
+        return found
     n = where.size
     latency = np.minimum(_ring_latency_s(links, where), 2.0 * _tree_latency_s(links, where))
     return np.where(n > 1, (n - 1) / n * size_bytes / ring_bytes_per_s(links, where) + latency, 0.0)
@@ -130,6 +144,8 @@ def _level_by_level_s(links: Sequence[Link], where: Span, size_bytes: Array) -> 
 
 def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
     """Time until every member holds the sum: the fastest of ring, tree, level by level, and in-network."""
+    if (found := _measured_s(links, "all_reduce", where.size, size_bytes)) is not None:
+        return found
     n = where.size
     bandwidth = ring_bytes_per_s(links, where)
     ring = 2.0 * (n - 1) / n * size_bytes / bandwidth + 2.0 * _ring_latency_s(links, where)
@@ -149,6 +165,8 @@ def reduce_scatter_s(links: Sequence[Link], where: Span, size_bytes: Array) -> A
     """Time until every member holds its part of the sum: as long as a gather, or as an all-reduce that drops
     the rest, which switches that reduce may make shorter.
     """
+    if (found := _measured_s(links, "reduce_scatter", where.size, size_bytes)) is not None:
+        return found
     gathered = all_gather_s(links, where, size_bytes)
     return np.minimum(gathered, all_reduce_s(links, where, size_bytes))
 
@@ -159,6 +177,8 @@ def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array, copies: 
     Of `copies` equal pieces that go to members at random (a token to its experts), one crosses to each group
     that wants it and is copied there, so a level with g groups carries (g−1)(1−(1−1/g)^copies) pieces.
     """
+    if (found := _measured_s(links, "all_to_all", where.size, size_bytes)) is not None:
+        return found
     n = where.size
     slowest = np.zeros(n.shape)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
@@ -179,6 +199,8 @@ def _one_link(link: Link) -> float:
 
 def send_s(links: Sequence[Link], stride: Array, size_bytes: Array) -> Array:
     """Time to send to the device `stride` away, over the innermost level that joins the two."""
+    if (found := _measured_s(links, "send", np.full(np.broadcast(stride, size_bytes).shape, 2.0), size_bytes)) is not None:
+        return found
     result = np.full(np.broadcast(stride, size_bytes).shape, np.nan)
     for link in reversed(links):
         time_s = size_bytes / (link.bytes_per_s * _one_link(link)) + link.latency_s

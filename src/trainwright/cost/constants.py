@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from trainwright.cost.kernels import Kernels
+from trainwright.cost.table import CollectiveTable
+
 AXES = ("tp", "cp", "pp", "ep")  # parallel axes besides dp
 
 
@@ -32,6 +35,8 @@ class Efficiency:
         0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
     )
     basis: str = "class"
+    kernels: Kernels | None = None  # times measured on a machine, instead of the fractions above
+    table: CollectiveTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +95,10 @@ class Stack:
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
+
+
+# The runtime's own software: gradients and new weights travel beside compute, all else in the open.
+OWN = Stack(
+    name="trainwright", dp_overlap=1.0, zero_overlap=1.0, tp_overlap=0.0, cp_overlap=0.0, interference=0.0,
+    step_s=0.0, send_s=0.0, op_s=0.0,
+)  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cluster.types import Device
-from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.constants import OWN, Efficiency, Stack
 from trainwright.errors import BadInput, UnknownName
 
 _CATALOG = Path(__file__).parents[1] / "catalog"
@@ -54,6 +54,8 @@ class Constants:
         """The stack of this name, else with its kin's or the generic constants, as `basis` says."""
         if name in self.stacks:
             return self.stacks[name]
+        if name == OWN.name:
+            return OWN
         kin = stack_entries()[name].constants if name in stack_entries() else ""
         basis = kin if kin in self.stacks else GENERIC
         return replace(self.stacks[basis], name=name, basis=basis, runs=0)
@@ -146,7 +148,7 @@ def save_constants(path: Path, constants: Constants) -> None:
 
 
 def _fields(value: Efficiency | Stack | Interval) -> dict[str, object]:
-    skipped = ("name", "basis")
+    skipped = ("name", "basis", "kernels", "table")
     return {each.name: getattr(value, each.name) for each in fields(value) if each.name not in skipped}
 
 

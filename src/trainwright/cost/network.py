@@ -23,6 +23,7 @@ def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple
                 reduction=level.in_network_reduction,
                 topology=level.topology,
                 size=level.size,
+                table=efficiency.table if len(cluster.network.levels) == 1 else None,
             )
         )
     return tuple(result)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from trainwright.cluster.types import DTYPE_BYTES, Device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.gemm import MatrixUnit, gemm_time_s
+from trainwright.cost.kernels import Kernels
+from trainwright.cost.measured import attention_seconds, product_seconds, stream_name
 from trainwright.model.graph import ELEMENT_BYTES, Op, Tensor, query_dim, query_groups
 
 Array = NDArray[np.float64]
@@ -76,7 +78,44 @@ class OpTime:
 
 def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """The time of `op` whose dims have the given (already split) sizes on one device."""
+    if machine.efficiency.kernels is not None:
+        return _measured(op, sizes, machine, machine.efficiency.kernels)
     return _TIMES[op.kind](op, sizes, machine)
+
+
+def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTime:
+    """From measured kernels: the same shapes, and the same bytes, as the formulas below."""
+    device, dtype = machine.device, machine.wide
+    rates = (device.peak(dtype), device.memory[0].bytes_per_s)
+    own_s = kernels.profile.operator_s * kernels.times
+    none = np.zeros(1)
+    if op.kind in ("matmul", "grouped_matmul", "product"):
+        m, n, k, groups = _product_shape(op, sizes)
+        shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
+        ways = {
+            way: product_seconds(kernels, way, *shape, groups) * kernels.on(*rates, f"product.{way}")
+            for way, shape in shapes.items()
+        }
+        forward_s, data_s, weight_s = ways.values()
+        if op.kind == "product":  # both gradients are of inputs
+            data_s, weight_s = data_s + weight_s, none
+        return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s,
+                      weight_s=weight_s + own_s if op.kind != "product" else none, kernels=0.0)  # fmt: skip
+    if op.kind == "attention":
+        unfused = machine.stack.attention == "unfused"
+        width = 0.5 * (sizes[op.inputs[0].dims[-1]] + sizes[op.output.dims[-1]])
+        keys = attention_keys(op, sizes)
+        shape = (_product(sizes, query_groups(op)), sizes[query_dim(op)], keys, 2.0 * width)
+        forward_s, data_s = (
+            each * kernels.on(*rates, "attention.forward")
+            for each in attention_seconds(kernels, unfused, shape, _attended(op, sizes) / keys)
+        )
+    else:
+        moved = _moved(op, sizes, machine)
+        name = stream_name(op)
+        scale = kernels.on(*rates, name)
+        forward_s, data_s = (scale * kernels.seconds(f"{name}.{way}", moved) for way in ("forward", "backward"))
+    return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s, weight_s=none, kernels=0.0)
 
 
 def bytes_of(tensor: Tensor, sizes: Sizes, activation_bytes: float) -> Array:
@@ -99,16 +138,28 @@ def matmul_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array]:
     return rows, columns, depth
 
 
+def _product_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array, Array]:
+    """Rows, columns, depth and number of the products that an operator makes at once."""
+    if op.kind == "product":
+        left, right = (set(each.dims) for each in op.inputs)
+        shared = [dim for dim in op.output.dims if dim in left & right]
+        rows = [dim for dim in op.output.dims if dim in left - right]
+        columns = [dim for dim in op.output.dims if dim in right - left]
+        m, n, k, groups = (_product(sizes, dims) for dims in (rows, columns, op.contracted, shared))
+        return m, n, k, groups
+    m, n, k = matmul_shape(op, sizes)
+    if op.kind == "grouped_matmul":
+        groups = np.maximum(sizes["experts"], 1.0)
+        return sizes["expert_rows"] / groups, n / groups, k, groups
+    return m, n, k, np.ones(1)
+
+
 def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     narrow = machine.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
     dtype = machine.precision if narrow else machine.wide
     unit = machine.matrix_unit(dtype)
     size = DTYPE_BYTES[dtype]
-    groups = np.ones(1)
-    m, n, k = matmul_shape(op, sizes)
-    if op.kind == "grouped_matmul":
-        groups = np.maximum(sizes["experts"], 1.0)
-        m, n = sizes["expert_rows"] / groups, n / groups
+    m, n, k, groups = _product_shape(op, sizes)
     cast_s = (m * k + m * n) * groups * 4.0 / machine.memory_bytes_per_s if narrow else np.zeros(1)
     return OpTime(
         forward_s=gemm_time_s(unit, m, n, k, groups, size) + 0.5 * cast_s,
@@ -156,11 +207,7 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 
 def _activation_product(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """The product of two activations, a matrix each for all dims that they and the result share."""
-    left, right = (set(each.dims) for each in op.inputs)
-    shared = [dim for dim in op.output.dims if dim in left & right]
-    rows = [dim for dim in op.output.dims if dim in left - right]
-    columns = [dim for dim in op.output.dims if dim in right - left]
-    m, n, k, groups = (_product(sizes, dims) for dims in (rows, columns, op.contracted, shared))
+    m, n, k, groups = _product_shape(op, sizes)
     unit, size = machine.matrix_unit(machine.wide), machine.element_bytes
     return OpTime(
         forward_s=gemm_time_s(unit, m, n, k, groups, size),
@@ -183,14 +230,19 @@ def _attended(op: Op, sizes: Sizes) -> Array:
     return keys - keys * keys / (2.0 * sizes["seq_kv"]) if op.causal else keys
 
 
-def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
-    """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
-    moved = sum(
+def _moved(op: Op, sizes: Sizes, machine: Machine) -> Array:
+    """Bytes that an operator reads and writes that is no product; of a loss, fp32 logits three times."""
+    if op.kind == "loss":
+        return 3.0 * bytes_of(op.inputs[0], sizes, 4.0)
+    return sum(
         (bytes_of(t, sizes, machine.element_bytes) for t in (*op.inputs, op.output, *op.extra_outputs)),
         start=np.zeros(1),
     )
-    if op.kind == "loss":
-        moved = 3.0 * bytes_of(op.inputs[0], sizes, 4.0)
+
+
+def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
+    """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
+    moved = _moved(op, sizes, machine)
     time_s = machine.stack.traffic * moved / machine.memory_bytes_per_s + machine.efficiency.kernel_s
     return OpTime(
         forward_s=time_s,

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.constants import Stack
+from trainwright.cluster.types import Device
+from trainwright.cost.constants import Efficiency, Stack
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_] | bool
@@ -18,3 +19,11 @@ def gradient_sizes(stack: Stack, half: Flags) -> tuple[Array, Array]:
 def weight_sizes(stack: Stack, whole: Flags) -> tuple[Array, Array]:
     """Bytes per parameter of a weight and of its optimizer state: in fp32 the weight is its own main copy."""
     return np.where(whole, 4.0, 2.0), np.where(whole, min(8.0, stack.optimizer_bytes), stack.optimizer_bytes)
+
+
+def update_s(device: Device, efficiency: Efficiency, traffic_bytes: Array) -> Array:
+    """The time of an update that reads and writes so many bytes of the device's own memory."""
+    if efficiency.kernels is None:
+        return traffic_bytes / (device.memory[0].bytes_per_s * efficiency.memory)
+    scale = efficiency.kernels.memory_bytes_per_s / device.memory[0].bytes_per_s
+    return scale * efficiency.kernels.seconds("optimizer", np.maximum(traffic_bytes, 1.0))

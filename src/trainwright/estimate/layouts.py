@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
 from trainwright.cost.constants import Stack
-from trainwright.cost.state import gradient_sizes, weight_sizes
+from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
 from trainwright.estimate.stages import Stages, stage_layout
@@ -265,7 +265,7 @@ class _Builder:
         gradient_bytes = _gradient_sizes(job.stack, strategies.precision)[0]
         weight_bytes, optimizer_bytes = _weight_sizes(job.stack, strategies.precision)
         traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
-        local = kept * traffic / (job.cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
+        local = update_s(job.cluster.device, job.efficiency, kept * traffic)
         tiers, rate = (
             job.cluster.device.memory,
             job.cluster.network.host_bytes_per_s * job.efficiency.host_link,

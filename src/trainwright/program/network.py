@@ -7,7 +7,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trainwright.cost.collective import Link, Span, all_gather_s, all_reduce_s, all_to_all_s, send_s, span
+from trainwright.cost.collective import (
+    Link,
+    Span,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    reduce_scatter_s,
+    send_s,
+    span,
+)
 
 Devices = NDArray[np.int64]
 Line = tuple[float, float]  # seconds of no bytes, and seconds a byte
@@ -110,6 +119,9 @@ def collective_lines(network: Network, kind: str, shapes: tuple[Shape, ...]) -> 
 
 def collective_seconds(network: Network, kind: str, shapes: tuple[Shape, ...], size_bytes: float) -> float:
     """Time of a collective in the slowest group; a scatter may be an all-reduce that drops the rest."""
+    if network.links[0].table is not None:  # no line, but a measured curve
+        cost = reduce_scatter_s if kind == "reduce_scatter" else _COLLECTIVES[kind]
+        return float(cost(network.links, as_span(shapes), np.full(len(shapes), size_bytes)).max())
     seconds = line_seconds(collective_lines(network, kind, shapes), size_bytes)
     return (
         min(seconds, all_reduce_seconds(network, shapes, size_bytes)) if kind == "reduce_scatter" else seconds

@@ -13,6 +13,7 @@ from trainwright.program.network import (
     Shape,
     all_reduce_seconds,
     collective_lines,
+    collective_seconds,
     line_seconds,
     messages_lines,
     spans,
@@ -35,6 +36,8 @@ class Prices:
         """A collective among the devices of one side: 0 the source's, 1 the target's."""
         if kind == "all_reduce":
             return self._sum(side, axes, size_bytes)
+        if self.network.links[0].table is not None:
+            return collective_seconds(self.network, kind, self._where(side, axes), size_bytes)
         lines = self._lines.get((kind, side, axes))
         if lines is None:
             lines = collective_lines(self.network, kind, self._where(side, axes))

@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainwright.cost.state import gradient_sizes, weight_sizes
+from trainwright.cost.state import update_s as update_seconds
 from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, Groups
 from trainwright.program.layout import Mesh, build_layout
@@ -239,7 +242,7 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
     total = 0.0
     for bundle in listed:
         kept = bundle.elements / len(bundle.sharded("optimizer"))
-        local = kept * traffic / (device.memory[0].bytes_per_s * setting.efficiency.memory)
+        local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:
             rate = device.memory[1].bytes_per_s if len(device.memory) > 1 else host
             local = max(kept * traffic / rate, local) + kept * (width.gradient + width.weight) / host

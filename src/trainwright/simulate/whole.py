@@ -13,6 +13,7 @@ from trainwright.program.tabulate import tabulate
 from trainwright.simulate.breakdown import Breakdown, breakdown
 from trainwright.simulate.memory import Peaks, peaks
 from trainwright.simulate.needs import Need, check_needs, needs
+from trainwright.simulate.sharing import share_cores
 from trainwright.simulate.simulate import simulate
 from trainwright.simulate.timeline import Timeline
 
@@ -85,7 +86,8 @@ def simulate_plan(setting: Setting, plan: Plan) -> Simulated:
     program = lower(replace(setting, precision=plan.precision), plan)
     check_size(len(program.instances), plan.microbatches)
     check_orders(program)
-    return Simulated(program=program, timeline=simulate(recompute_apart(tabulate(program))))
+    timeline = simulate(recompute_apart(tabulate(program)))
+    return Simulated(program=program, timeline=share_cores(timeline, setting.cluster.at_once))
 
 
 def check_size(operators: int, microbatches: int) -> None:

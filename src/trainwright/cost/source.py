@@ -1,0 +1,129 @@
+"""Where operator times come from, chosen by name: roofline, calibrated, profiled or projected."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster, Device
+from trainwright.cost.constants import OWN, Efficiency, Stack
+from trainwright.cost.kernels import build_kernels
+from trainwright.cost.load import Constants, Interval
+from trainwright.cost.profile import Profile, build_profile
+from trainwright.cost.table import build_table
+from trainwright.errors import BadInput, UnknownName
+
+SOURCES = ("roofline", "calibrated", "profiled", "projected")
+_MEASURED = ("profiled", "projected")
+# Nothing is lost on the way to the datasheet's rates.
+_ROOFLINE = Efficiency(
+    gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
+    attention_forward=1.0, attention_backward=1.0, inner_link=1.0, outer_link=1.0, host_link=1.0,
+    inner_latency_s=0.0, outer_latency_s=0.0, basis="roofline",
+)  # fmt: skip
+# What to expect of times measured on the very machine: see docs/accuracy_here.md.
+_HERE = {"profiled": Interval(low=0.75, high=1.35), "projected": Interval(low=0.65, high=1.5)}
+_ELSEWHERE = Interval(low=0.5, high=2.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a prediction rests on: efficiencies or measured times, the stack, how far it can be off, and why."""
+
+    efficiency: Efficiency
+    stack: Stack
+    interval: Interval
+    notes: tuple[str, ...]
+
+
+def load_profile(path: Path) -> tuple[Profile, Cluster]:
+    """The profile in a cluster file, and the cluster that was profiled."""
+    found = _profile_of(path)
+    if found is None:
+        raise BadInput("profile", str(path), "has no [profile]", "write one with trainwright profile")
+    return found, load_cluster(str(path))
+
+
+def build_source(text: str | None, where: str, cluster: Cluster, constants: Constants, stack: Stack | None) -> Source | None:
+    """The source that `--cost` and the cluster `where` mean; None for calibrated constants.
+
+    A cluster file that holds a profile is its own source unless another one is asked for. `stack` is what
+    `--stack` asks for.
+    """
+    name, _, file = (text or "").partition(":")
+    if text is not None and name not in SOURCES:
+        raise UnknownName("--cost", name, SOURCES)
+    own = _profile_of(Path(where)) if where.endswith(".toml") else None
+    if text is None:
+        name = "profiled" if own is not None else "calibrated"
+    if name == "calibrated":
+        return None
+    if name == "roofline":
+        return Source(
+            efficiency=_ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
+            notes=("Operator times: the datasheet's rates, nothing lost (roofline): a bound, no prediction.",),
+        )  # fmt: skip
+    if file:
+        profile, measured = load_profile(Path(file))
+    elif own is not None:
+        profile, measured = own, cluster
+    else:
+        raise BadInput("--cost", text or "", f"names no file, and {where} has no profile", f"write {name}:FILE")
+    return _measured(name, profile, measured, cluster, stack or _software(own is not None, profile, constants))
+
+
+def _software(here: bool, profile: Profile, constants: Constants) -> Stack:
+    """What runs on a profiled machine unless asked otherwise: our own runtime; elsewhere, unknown software."""
+    return replace(OWN, interference=profile.interference) if here else constants.stack("generic")
+
+
+def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, stack: Stack) -> Source:
+    here = measured.device == cluster.device
+    same_network = measured.network == cluster.network
+    kernels = build_kernels(name, profile, measured.device)
+    efficiency = replace(
+        _ROOFLINE, kernels=kernels, table=build_table(profile.collectives) if same_network else None,
+        kernel_s=profile.operator_s, host_link=0.7, basis=name,
+    )  # fmt: skip
+    return Source(
+        efficiency=efficiency, stack=stack, interval=_HERE[name] if here else _ELSEWHERE,
+        notes=_told(name, profile, measured.device, cluster, same_network),
+    )  # fmt: skip
+
+
+def _told(name: str, profile: Profile, device: Device, cluster: Cluster, same_network: bool) -> tuple[str, ...]:
+    """What was measured, what is projected, and how far."""
+    region = sum(each.region for each in profile.kernels)
+    block = profile.block
+    notes = [
+        f"Operator times: measured on {device.name} ({profile.software}, {profile.measured}), "
+        f"{len(profile.kernels)} kernels and {len(profile.collectives)} collectives; each between measured shapes."
+        if name == "profiled"
+        else f"Operator times: projected from {region} kernels of one layer (hidden {block.hidden}, ffn {block.ffn}, "
+        f"{block.batch} x {block.seq} tokens) measured on {device.name} ({profile.software}, {profile.measured}), "
+        "in proportion to FLOPs and bytes."
+    ]
+    if device != cluster.device:
+        dtype = "bf16" if profile.dtype not in cluster.device.peak_flops_per_s else profile.dtype
+        times = cluster.device.peak(dtype) / device.peak(profile.dtype)
+        memory = cluster.device.memory[0].bytes_per_s / device.memory[0].bytes_per_s
+        notes.append(
+            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in FLOPs and {memory:.3g}x in "
+            "memory: a projection far beyond what was measured, with a wide range."
+        )
+    if not same_network:
+        notes.append("Collectives: by formula, from the network's rates; none were measured on it.")
+    if profile.missing:
+        notes.append(f"The profile lacks {', '.join(profile.missing)}: timed as what is most alike.")
+    return tuple(notes)
+
+
+def _profile_of(path: Path) -> Profile | None:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise BadInput("profile", str(path), "does not exist", "check the path") from None
+    except (OSError, ValueError) as error:
+        raise BadInput("profile", str(path), f"cannot be read ({error})", "check the file") from None
+    found = table.get("profile")
+    return None if found is None else build_profile(found, f"profile {path}")
