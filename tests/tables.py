@@ -152,3 +152,61 @@ def _ints(values: ArrayLike) -> Ints:
 def _lists(lists: Sequence[Sequence[int]]) -> tuple[Starts, Ints]:
     lengths: NDArray[np.int64] = np.array([len(each) for each in lists], np.int64)
     return np.append(0, np.cumsum(lengths)), _ints([each for one in lists for each in one])
+
+
+# A machine of four processes on two cores, as `trainwright profile` writes it, with few numbers.
+PROFILE = """
+name = "here"
+count = 4
+at_once = 2
+[device]
+name = "here"
+family = "here"
+compute_units = 1
+buffer = "1 MiB"
+idle_power = "5 W"
+peak_power = "15 W"
+price_per_hour = "0 $/h"
+network = "here"
+source = "made up"
+peak.fp32 = "70 GFLOP/s"
+peak.bf16 = "70 GFLOP/s"
+[[device.memory]]
+name = "memory"
+capacity = "8 GiB"
+bandwidth = "10 GB/s"
+[network]
+name = "here"
+host_power = "0 W"
+host_bandwidth = "10 GB/s"
+source = "made up"
+[[network.level]]
+name = "node"
+bandwidth = "1 GB/s"
+latency = "100 us"
+[profile]
+dtype = "fp32"
+software = "PyTorch"
+measured = "today"
+operator = "50 us"
+block = { batch = 2, seq = 256, hidden = 256, ffn = 1024, heads = 8, vocab = 4096 }
+kernel = [
+  { work = "product.forward", sizes = [512, 256, 256], time = "1 ms", region = true },
+  { work = "product.data", sizes = [512, 256, 256], time = "1 ms", region = true },
+  { work = "product.weight", sizes = [256, 256, 512], time = "1 ms", region = true },
+  { work = "product.forward", sizes = [64, 64, 64], time = "10 us" },
+  { work = "attention.forward", sizes = [16, 256, 256, 64], time = "5 ms", region = true },
+  { work = "attention.backward", sizes = [16, 256, 256, 64], time = "9 ms", region = true },
+  { work = "norm.forward", sizes = [1048576], time = "100 us", region = true },
+  { work = "norm.backward", sizes = [1048576], time = "200 us", region = true },
+  { work = "add.forward", sizes = [1572864], time = "150 us", region = true },
+]
+collective = [
+  { kind = "all_reduce", members = 2, bytes = 4096, time = "100 us" },
+  { kind = "all_reduce", members = 2, bytes = 1048576, time = "1 ms" },
+  { kind = "all_gather", members = 2, bytes = 4096, time = "80 us" },
+  { kind = "all_gather", members = 2, bytes = 1048576, time = "700 us" },
+  { kind = "send", members = 2, bytes = 4096, time = "50 us" },
+  { kind = "send", members = 2, bytes = 1048576, time = "600 us" },
+]
+"""

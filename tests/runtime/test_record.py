@@ -11,13 +11,14 @@ torch = pytest.importorskip("torch")
 from tests.runtime.equality import SEQ, batch_of, plan_of  # noqa: E402
 from tests.runtime.pool import Pool  # noqa: E402
 from tests.runtime.small import build_small  # noqa: E402
+from trainwright.cost.source import load_profile  # noqa: E402
 from trainwright.program.lower import lower  # noqa: E402
 from trainwright.program.reference import build_data  # noqa: E402
 from trainwright.program.tabulate import tabulate  # noqa: E402
 from trainwright.report.comparison import check_same, compare  # noqa: E402
 from trainwright.report.saved_trace import load_trace  # noqa: E402
 from trainwright.runtime.machine import build_setting  # noqa: E402
-from trainwright.runtime.profile import cache_path, known_machine, load_machine  # noqa: E402
+from trainwright.runtime.profile.known import known_profile  # noqa: E402
 from trainwright.runtime.record import predicted_path, record_to  # noqa: E402
 from trainwright.runtime.trainer import Recipe, build_trainer, initialize  # noqa: E402
 from trainwright.runtime.whole import build_initial, build_kernels  # noqa: E402
@@ -63,16 +64,20 @@ def test_a_recorded_step_has_the_tasks_of_its_prediction(
     assert sum(float(each.sum()) for each in parts.values()) == pytest.approx(2 * timeline.step_s)
 
 
-def profile_twice(rank: int, cache: str) -> tuple[float, bool]:
-    """The rate of products as profiled, and whether the second time it was read from the cache."""
+def profile_twice(rank: int, cache: str) -> tuple[str, bool]:
+    """The profile as written, and whether the second time it was read from the cache."""
     os.environ["XDG_CACHE_HOME"] = cache
-    first, second = known_machine(), known_machine()
-    return first.flops_per_s, first == second == load_machine(cache_path(2))
+    first = known_profile().read_text()
+    return first, known_profile().read_text() == first
 
 
 def test_a_profile_is_measured_once_and_the_same_for_all_processes(
     pool: Callable[[int], Pool], tmp_path: Path
 ) -> None:
     (one, kept), (two, _) = pool(2).run(profile_twice, str(tmp_path))
-    assert one == two > 1e8
+    assert one == two
     assert kept
+    (written,) = (tmp_path / "trainwright").iterdir()
+    profile, cluster = load_profile(written)
+    assert cluster.device.peak("fp32") > 1e8
+    assert {each.kind for each in profile.collectives} >= {"all_reduce", "all_gather", "send"}

@@ -61,7 +61,10 @@ def parse_subject(options: argparse.Namespace) -> Subject:
 
 def _calibrated(constants: Constants, cluster: Cluster, asked: Stack | None) -> Source:
     """The constants that were fitted to published runs."""
-    stack, efficiency = asked or constants.stack(_default_stack(cluster)), constants.efficiency(cluster.device)
+    stack, efficiency = (
+        asked or constants.stack(_default_stack(cluster)),
+        constants.efficiency(cluster.device),
+    )
     return Source(
         efficiency=efficiency, stack=stack, interval=constants.interval(efficiency, stack),
         notes=_basis(efficiency, stack, cluster),

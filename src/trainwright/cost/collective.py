@@ -199,7 +199,9 @@ def _one_link(link: Link) -> float:
 
 def send_s(links: Sequence[Link], stride: Array, size_bytes: Array) -> Array:
     """Time to send to the device `stride` away, over the innermost level that joins the two."""
-    if (found := _measured_s(links, "send", np.full(np.broadcast(stride, size_bytes).shape, 2.0), size_bytes)) is not None:
+    if (
+        found := _measured_s(links, "send", np.full(np.broadcast(stride, size_bytes).shape, 2.0), size_bytes)
+    ) is not None:
         return found
     result = np.full(np.broadcast(stride, size_bytes).shape, np.nan)
     for link in reversed(links):

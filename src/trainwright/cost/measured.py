@@ -16,13 +16,17 @@ _STREAMS: "Mapping[str, str]" = {"norm": "norm", "gather": "gather", "loss": "lo
 
 
 def product_seconds(kernels: Kernels, way: str, m: Array, n: Array, k: Array, groups: Array) -> Array:
-    """One of the three products of an operator: forward, or of a gradient, which has a product's shape too."""
+    """One of the three products of an operator: forward, or of a gradient, which is a product too."""
     floor = np.maximum(m, 1e-9)
     # Of fewer rows than one (an expert's share), the part of one row's time.
-    return np.asarray(groups * np.minimum(floor, 1.0) * kernels.seconds(f"product.{way}", np.maximum(m, 1.0), n, k))
+    return np.asarray(
+        groups * np.minimum(floor, 1.0) * kernels.seconds(f"product.{way}", np.maximum(m, 1.0), n, k)
+    )
 
 
-def attention_seconds(kernels: Kernels, unfused: bool, sizes: tuple[Array, ...], share: Array) -> tuple[Array, Array]:
+def attention_seconds(
+    kernels: Kernels, unfused: bool, sizes: tuple[Array, ...], share: Array
+) -> tuple[Array, Array]:
     """Forward and backward; `share` of all pairs meet, which fused kernels make use of."""
     name = "unfused" if unfused else "attention"
     count = np.ones(1) if unfused else share

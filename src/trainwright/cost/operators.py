@@ -114,7 +114,9 @@ def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTim
         moved = _moved(op, sizes, machine)
         name = stream_name(op)
         scale = kernels.on(*rates, name)
-        forward_s, data_s = (scale * kernels.seconds(f"{name}.{way}", moved) for way in ("forward", "backward"))
+        forward_s, data_s = (
+            scale * kernels.seconds(f"{name}.{way}", moved) for way in ("forward", "backward")
+        )
     return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s, weight_s=none, kernels=0.0)
 
 

@@ -1,21 +1,32 @@
 """What was measured of a machine: times of kernels by shape, and of collectives by size."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import Any, TypeVar
+from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.units import parse_quantity
 
-T = TypeVar("T")
-
 PRODUCTS = ("product.forward", "product.data", "product.weight")  # sizes: rows, columns, depth
 ATTENTIONS = (
-    "attention.forward", "attention.backward", "unfused.forward", "unfused.backward",
+    "attention.forward",
+    "attention.backward",
+    "unfused.forward",
+    "unfused.backward",
 )  # sizes: groups (a head of a sequence each), queries, keys, columns of a query and of a value; not causal
 STREAMS = (
-    "norm", "rms_norm", "add", "gelu", "swiglu", "rope", "gather", "loss", "permute", "copy", "optimizer",
+    "norm",
+    "rms_norm",
+    "add",
+    "gelu",
+    "swiglu",
+    "rope",
+    "gather",
+    "loss",
+    "permute",
+    "copy",
+    "optimizer",
 )  # sizes: bytes that are read and written, each with .forward and .backward but the last two
 WORKS = (
     *PRODUCTS,
@@ -44,7 +55,7 @@ class Kernel:
     @property
     def amount(self) -> float:
         """The work done: FLOPs of products and attention, bytes of the rest."""
-        return work_amount(self.work, self.sizes)
+        return float(work_amount(self.work, self.sizes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,14 +163,13 @@ def _known(table: Mapping[str, Any], names: Sequence[str], thing: str) -> None:
             raise UnknownName(f"{thing} key", key, names)
 
 
-def _part(table: Mapping[str, Any], key: str, thing: str, kind: Callable[..., T]) -> T:
+def _part(table: Mapping[str, Any], key: str, thing: str, kind: type) -> Any:
     if key not in table:
         raise BadInput(thing, key, "is missing", "measure the machine again")
-    value = table[key]
-    if type(value) is not kind:
-        names = {dict: "a table", list: "a list", str: "text"}
-        raise BadInput(f"{thing} {key}", value, f"is not {names[kind]}", "measure the machine again")  # type: ignore[index]
-    return value  # type: ignore[no-any-return]
+    if type(table[key]) is not kind:
+        names: dict[type, str] = {dict: "a table", list: "a list", str: "text"}
+        raise BadInput(f"{thing} {key}", table[key], f"is not {names[kind]}", "measure the machine again")
+    return table[key]
 
 
 def _count(table: Mapping[str, Any], key: str, thing: str) -> int:

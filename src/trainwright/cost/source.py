@@ -7,6 +7,7 @@ from pathlib import Path
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import OWN, Efficiency, Stack
+from trainwright.cost.expected import render_expected
 from trainwright.cost.kernels import build_kernels
 from trainwright.cost.load import Constants, Interval
 from trainwright.cost.profile import Profile, build_profile
@@ -28,7 +29,7 @@ _ELSEWHERE = Interval(low=0.5, high=2.5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a prediction rests on: efficiencies or measured times, the stack, how far it can be off, and why."""
+    """What a prediction rests on: efficiencies or measured times, the stack, its range, and words on it."""
 
     efficiency: Efficiency
     stack: Stack
@@ -44,7 +45,9 @@ def load_profile(path: Path) -> tuple[Profile, Cluster]:
     return found, load_cluster(str(path))
 
 
-def build_source(text: str | None, where: str, cluster: Cluster, constants: Constants, stack: Stack | None) -> Source | None:
+def build_source(
+    text: str | None, where: str, cluster: Cluster, constants: Constants, stack: Stack | None
+) -> Source | None:
     """The source that `--cost` and the cluster `where` mean; None for calibrated constants.
 
     A cluster file that holds a profile is its own source unless another one is asked for. `stack` is what
@@ -61,19 +64,23 @@ def build_source(text: str | None, where: str, cluster: Cluster, constants: Cons
     if name == "roofline":
         return Source(
             efficiency=_ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
-            notes=("Operator times: the datasheet's rates, nothing lost (roofline): a bound, no prediction.",),
+            notes=("Operator times: the datasheet's rates, nothing lost: a bound, no prediction.",),
         )  # fmt: skip
     if file:
         profile, measured = load_profile(Path(file))
     elif own is not None:
         profile, measured = own, cluster
     else:
-        raise BadInput("--cost", text or "", f"names no file, and {where} has no profile", f"write {name}:FILE")
-    return _measured(name, profile, measured, cluster, stack or _software(own is not None, profile, constants))
+        raise BadInput(
+            "--cost", text or "", f"names no file, and {where} has no profile", f"write {name}:FILE"
+        )
+    return _measured(
+        name, profile, measured, cluster, stack or _software(own is not None, profile, constants)
+    )
 
 
 def _software(here: bool, profile: Profile, constants: Constants) -> Stack:
-    """What runs on a profiled machine unless asked otherwise: our own runtime; elsewhere, unknown software."""
+    """What runs on a profiled machine unless asked otherwise: our runtime; elsewhere, unknown software."""
     return replace(OWN, interference=profile.interference) if here else constants.stack("generic")
 
 
@@ -91,25 +98,29 @@ def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, 
     )  # fmt: skip
 
 
-def _told(name: str, profile: Profile, device: Device, cluster: Cluster, same_network: bool) -> tuple[str, ...]:
+def _told(
+    name: str, profile: Profile, device: Device, cluster: Cluster, same_network: bool
+) -> tuple[str, ...]:
     """What was measured, what is projected, and how far."""
-    region = sum(each.region for each in profile.kernels)
+    where = f"measured on {device.name} ({profile.software}, {profile.measured})"
+    counts = f"{len(profile.kernels)} kernels and {len(profile.collectives)} collectives"
     block = profile.block
-    notes = [
-        f"Operator times: measured on {device.name} ({profile.software}, {profile.measured}), "
-        f"{len(profile.kernels)} kernels and {len(profile.collectives)} collectives; each between measured shapes."
-        if name == "profiled"
-        else f"Operator times: projected from {region} kernels of one layer (hidden {block.hidden}, ffn {block.ffn}, "
-        f"{block.batch} x {block.seq} tokens) measured on {device.name} ({profile.software}, {profile.measured}), "
-        "in proportion to FLOPs and bytes."
-    ]
+    layer = f"hidden {block.hidden}, ffn {block.ffn}, {block.batch} x {block.seq} tokens"
+    region = sum(each.region for each in profile.kernels)
+    notes = [f"Operator times: {where}, {counts}; each between measured shapes."]
+    if name == "projected":
+        notes = [
+            f"Operator times: projected from {region} kernels of one layer ({layer}) {where}, in proportion to "
+            "FLOPs and bytes."
+        ]
+    notes.append(render_expected(name, profile, device))
     if device != cluster.device:
         dtype = "bf16" if profile.dtype not in cluster.device.peak_flops_per_s else profile.dtype
         times = cluster.device.peak(dtype) / device.peak(profile.dtype)
         memory = cluster.device.memory[0].bytes_per_s / device.memory[0].bytes_per_s
         notes.append(
-            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in FLOPs and {memory:.3g}x in "
-            "memory: a projection far beyond what was measured, with a wide range."
+            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in FLOPs and {memory:.3g}x "
+            "in memory: a projection far beyond what was measured, with a wide range."
         )
     if not same_network:
         notes.append("Collectives: by formula, from the network's rates; none were measured on it.")

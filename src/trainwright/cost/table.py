@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 from trainwright.cost.profile import Collective
 
 Array = NDArray[np.float64]
-_AS = {"reduce_scatter": "all_gather", "broadcast": "all_gather", "all_to_all": "all_gather", "send": "all_gather"}
+_AS = {
+    "reduce_scatter": "all_gather",
+    "broadcast": "all_gather",
+    "all_to_all": "all_gather",
+    "send": "all_gather",
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,7 +72,9 @@ def build_table(collectives: Sequence[Collective]) -> CollectiveTable | None:
     curves: dict[tuple[str, int], tuple[Array, Array]] = {}
     for kind, members in sorted({(each.kind, each.members) for each in collectives}):
         found = sorted(
-            (each.size_bytes, each.seconds) for each in collectives if (each.kind, each.members) == (kind, members)
+            (each.size_bytes, each.seconds)
+            for each in collectives
+            if (each.kind, each.members) == (kind, members)
         )
         sizes, seconds = np.array(found).T
         # What takes less time although it is larger was disturbed when it was smaller.

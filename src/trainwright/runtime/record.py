@@ -13,8 +13,8 @@ import torch.distributed as dist
 from trainwright.program.lower import Program
 from trainwright.program.sequence import Turn
 from trainwright.report.trace import describe, save_trace
-from trainwright.runtime.machine import Machine, build_setting
-from trainwright.runtime.profile import known_machine
+from trainwright.runtime.machine import build_setting
+from trainwright.runtime.profile.known import known_profile
 from trainwright.runtime.trainer import Outcome, Trainer
 from trainwright.runtime.transfer import Arrival
 from trainwright.runtime.worker import Microbatch
@@ -122,15 +122,15 @@ def record_to(path: Path, trainer: Trainer, batch: Sequence[Microbatch]) -> Outc
     if timeline is not None:
         save_trace(path, timeline, describe(program, "measured"))
     if trainer.worker.torch_device.type == "cpu":
-        machine = known_machine()
+        profile = known_profile()
         if timeline is not None:
-            save_trace(predicted_path(path), _predicted(program, machine), describe(program, "predicted"))
+            save_trace(predicted_path(path), _predicted(program, profile), describe(program, "predicted"))
     return outcome
 
 
-def _predicted(program: Program, machine: Machine) -> Timeline:
+def _predicted(program: Program, profile: Path) -> Timeline:
     setting, plan = program.setting, program.plan
-    here = build_setting(setting.graph, plan.devices, setting.seq, plan.precision, machine)
+    here = build_setting(setting.graph, plan.devices, setting.seq, plan.precision, profile)
     return simulate_plan(here, plan).timeline
 
 

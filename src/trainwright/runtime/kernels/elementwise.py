@@ -62,7 +62,7 @@ def _rotate(work: Work) -> tuple[torch.Tensor, ...]:
     first, last = work.at["seq"]
     if len(work.inputs) == 3:
         return _rotate_latent(work)
-    return tuple(_turned(each, first, last) for each in work.inputs)
+    return tuple(rotated(each, first, last) for each in work.inputs)
 
 
 def _rotate_latent(work: Work) -> tuple[torch.Tensor, ...]:
@@ -70,11 +70,12 @@ def _rotate_latent(work: Work) -> tuple[torch.Tensor, ...]:
     first, last = work.at["seq"]
     query, plain, shared = work.inputs
     still, turns = torch.split(query, [plain.shape[-1], shared.shape[-1]], dim=-1)
-    turned = _turned(shared.unsqueeze(-2), first, last).expand(*plain.shape[:-1], shared.shape[-1])
-    return torch.cat((still, _turned(turns, first, last)), -1), torch.cat((plain, turned), -1)
+    turned = rotated(shared.unsqueeze(-2), first, last).expand(*plain.shape[:-1], shared.shape[-1])
+    return torch.cat((still, rotated(turns, first, last)), -1), torch.cat((plain, turned), -1)
 
 
-def _turned(tensor: torch.Tensor, first: int, last: int) -> torch.Tensor:
+def rotated(tensor: torch.Tensor, first: int, last: int) -> torch.Tensor:
+    """Heads (places, heads, columns) turned by the places from `first` to `last`."""
     width = tensor.shape[-1]
     rates = _THETA ** (-torch.arange(0, width, 2, device=tensor.device, dtype=torch.float64) / width)
     angles = torch.arange(first, last, device=tensor.device)[:, None] * rates

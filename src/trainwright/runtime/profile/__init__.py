@@ -1,0 +1,1 @@
+"""Measuring the machine that processes run on."""

@@ -1,0 +1,50 @@
+"""A short profile of this machine, measured once by the processes of a run and kept."""
+
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from trainwright.cost.source import load_profile
+from trainwright.errors import TrainwrightError
+from trainwright.report.files import save_text
+from trainwright.runtime.profile.entry import render_entry
+from trainwright.runtime.profile.session import build_profile
+from trainwright.runtime.profile.tasks import Bench, short_tasks
+
+
+def known_profile() -> Path:
+    """What was measured before with as many processes on this machine, else what they measure now.
+
+    Every process must ask; all get the same.
+    """
+    path = cache_path(dist.get_world_size())
+    known = [_readable(path) if dist.get_rank() == 0 else False]
+    dist.broadcast_object_list(known)
+    if not known[0]:
+        world, threads = dist.get_world_size(), torch.get_num_threads()
+        bench = Bench(device=torch.device("cpu"), dtype=torch.float32)
+        found = [bench.measure(task) for task in short_tasks("cpu", world)]
+        if dist.get_rank() == 0:
+            profile = build_profile(found, "cpu", world, threads, ())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # All processes were at it, so times are those of shared cores already.
+            save_text(path, render_entry(profile, "here", 0))
+    dist.barrier()
+    return path
+
+
+def cache_path(processes: int) -> Path:
+    """Where the profile of so many processes is kept: by release of PyTorch, cores and threads."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    words = (torch.__version__, f"{os.cpu_count()}cores", f"{processes}x{torch.get_num_threads()}threads")
+    return cache / "trainwright" / f"profile-{'-'.join(words)}.toml"
+
+
+def _readable(path: Path) -> bool:
+    try:
+        load_profile(path)
+    except TrainwrightError:
+        return False
+    return True
