@@ -167,8 +167,8 @@ def render(profile: Path, rows: Sequence[Row]) -> str:
         right, total = ordered_pairs(listed)
         lines += [
             "", f"## {title}", "",
-            f"Median error {median(errors):.0%} over {len(listed)} runs, largest {max(errors):.0%}; of {total} "
-            f"pairs of plans for one model that differ by more than 10 %, {right} "
+            f"Median error {median(errors):.0%} over {len(listed)} runs, largest {max(errors):.0%}; of "
+            f"{total} pairs of plans for one model that differ by more than 10 %, {right} "
             f"({right / max(total, 1):.0%}) are in the right order.", "",
         ]  # fmt: skip
         names = (
@@ -179,8 +179,8 @@ def render(profile: Path, rows: Sequence[Row]) -> str:
         for each in listed:
             layers, hidden, seq = each.sizes
             lines.append(
-                f"| {layers} x {hidden}, {seq} | {each.processes} | {each.plan} | "
-                f"{each.predicted_s * 1e3:.0f} | {each.measured_s * 1e3:.0f} | {each.error:+.0%} | {each.why} |"
+                f"| {layers} x {hidden}, {seq} | {each.processes} | {each.plan} | {each.predicted_s * 1e3:.0f} "
+                f"| {each.measured_s * 1e3:.0f} | {each.error:+.0%} | {each.why} |"
             )
     return "\n".join(lines) + "\n"
 

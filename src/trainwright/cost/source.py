@@ -110,17 +110,16 @@ def _told(
     notes = [f"Operator times: {where}, {counts}; each between measured shapes."]
     if name == "projected":
         notes = [
-            f"Operator times: projected from {region} kernels of one layer ({layer}) {where}, in proportion to "
-            "FLOPs and bytes."
+            f"Operator times: projected from {region} kernels of one layer ({layer}) {where}, in proportion "
+            "to FLOPs and bytes."
         ]
     notes.append(render_expected(name, profile, device))
     if device != cluster.device:
-        dtype = "bf16" if profile.dtype not in cluster.device.peak_flops_per_s else profile.dtype
-        times = cluster.device.peak(dtype) / device.peak(profile.dtype)
+        times = cluster.device.peak("bf16") / device.peak(profile.dtype)
         memory = cluster.device.memory[0].bytes_per_s / device.memory[0].bytes_per_s
         notes.append(
-            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in FLOPs and {memory:.3g}x "
-            "in memory: a projection far beyond what was measured, with a wide range."
+            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in bf16 and {memory:.3g}x in "
+            "memory: a projection far beyond what was measured, with a wide range."
         )
     if not same_network:
         notes.append("Collectives: by formula, from the network's rates; none were measured on it.")
