@@ -179,8 +179,9 @@ def render(profile: Path, rows: Sequence[Row]) -> str:
         for each in listed:
             layers, hidden, seq = each.sizes
             lines.append(
-                f"| {layers} x {hidden}, {seq} | {each.processes} | {each.plan} | {each.predicted_s * 1e3:.0f} "
-                f"| {each.measured_s * 1e3:.0f} | {each.error:+.0%} | {each.why} |"
+                f"| {layers} x {hidden}, {seq} | {each.processes} | {each.plan} | "
+                f"{each.predicted_s * 1e3:.0f} | "
+                f"{each.measured_s * 1e3:.0f} | {each.error:+.0%} | {each.why} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -118,7 +118,7 @@ def _told(
         times = cluster.device.peak("bf16") / device.peak(profile.dtype)
         memory = cluster.device.memory[0].bytes_per_s / device.memory[0].bytes_per_s
         notes.append(
-            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in bf16 and {memory:.3g}x in "
+            f"They are carried over to {cluster.device.name}, {times:.3g}x as fast in bf16, {memory:.3g}x in "
             "memory: a projection far beyond what was measured, with a wide range."
         )
     if not same_network:
