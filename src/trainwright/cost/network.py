@@ -11,10 +11,10 @@ def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple
     inside = 1
     for index, level in enumerate(cluster.levels or cluster.network.levels[:1]):
         inside *= max(level.size, 1)
-        share, software_s = efficiency.inner_link, efficiency.inner_latency_s
+        share, software_s, hop_s = efficiency.inner_link, efficiency.inner_latency_s, efficiency.inner_hop_s
         if index > 0:
             share = efficiency.outer_link * stack.outer_share
-            software_s = efficiency.outer_latency_s + stack.outer_extra_s
+            software_s, hop_s = efficiency.outer_latency_s + stack.outer_extra_s, efficiency.outer_hop_s
         result.append(
             Link(
                 inside=inside,
@@ -23,6 +23,7 @@ def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple
                 reduction=level.in_network_reduction,
                 topology=level.topology,
                 size=level.size,
+                hop_s=hop_s if level.topology in ("switch", "full", "dragonfly") else 0.0,
                 table=efficiency.table if len(cluster.network.levels) == 1 else None,
             )
         )

@@ -35,7 +35,7 @@ def build_setting(graph: Graph, count: int, seq: int, precision: str, profile: P
     efficiency = Efficiency(
         gemm=1.0, depth=0.0, tile_penalty=0.0, kernel_s=_OPERATOR_S, memory=1.0, attention_forward=0.5,
         attention_backward=0.5, inner_link=1.0, outer_link=1.0, inner_latency_s=_LATENCY_S,
-        outer_latency_s=_LATENCY_S, basis="here",
+        outer_latency_s=_LATENCY_S, inner_hop_s=0.0, outer_hop_s=0.0, basis="here",
     )  # fmt: skip
     cluster = Cluster(name="here", device=device, network=network, count=count)
     return Setting(
