@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainwright.cluster.power import power_w
+from trainwright.cluster.power import Activity, device_w, power_w
 from trainwright.cost.load import Interval
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
@@ -51,7 +51,8 @@ class Summary:
     total_bytes: float
     capacity_bytes: float
     host_bytes: float
-    power_w: float
+    power_w: float  # of the whole cluster, at the meter
+    device_w: float  # of one device
     budget: Budget
 
 
@@ -81,7 +82,8 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
     tokens_per_s = batch * job.seq / step
     useful = model_flops(job.graph, batch, job.seq)
     rate = cluster.count * cluster.device.peak(strategy.precision) * step
-    power = float(power_w(cluster, float(result.busy_s[index]) / step))
+    activity = activity_of(time, {n: float(v[index]) for n, v in result.communication_s.items()}, step)
+    power = float(power_w(cluster, activity))
     return Summary(
         strategy=strategy,
         global_batch=batch,
@@ -102,8 +104,17 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         capacity_bytes=cluster.device.memory[0].capacity_bytes,
         host_bytes=float(result.host_bytes[index]),
         power_w=power,
+        device_w=float(device_w(cluster, activity)),
         budget=_budget(tokens_per_s, power, cluster.count, terms),
     )
+
+
+def activity_of(time_s: Mapping[str, float], communication_s: Mapping[str, float], step_s: float) -> Activity:
+    """What a device does in a step, from its parts; communication counts whether it is hidden or not."""
+    matrix_s = sum(time_s.get(name, 0.0) for name in ("matmul", "attention", "recompute"))
+    memory_s = sum(time_s.get(name, 0.0) for name in ("streaming", "optimizer", "offload"))
+    link_s = sum(communication_s.values())
+    return Activity(matrix=matrix_s / step_s, memory=memory_s / step_s, link=link_s / step_s)
 
 
 def _budget(tokens_per_s: float, power: float, devices: int, terms: Terms) -> Budget:
