@@ -10,8 +10,8 @@ from trainwright.cluster.types import Cluster
 Share = float | NDArray[np.float64]
 
 # What lies between idle and peak, by what makes a device draw it; the sum is its peak. While a step goes on a
-# device is awake throughout: clocks are up, and kernels that wait for others spin. Memory: 3.9 pJ a bit of HBM2
-# (O'Connor et al., MICRO 2017) are 105 W at an H100's 3.35 TB/s, 15 % of its peak. Links: some pJ a bit
+# device is awake throughout: clocks are up, and kernels that wait for others spin. Memory: 3.9 pJ a bit of
+# HBM2 (O'Connor et al., MICRO 2017) are 105 W at an H100's 3.35 TB/s, 15 % of its peak. Links: some pJ a bit
 # (recalled), 2 to 3 %. The division of the rest between being awake and matrix products is an estimate.
 AWAKE, MATRIX, MEMORY, LINK = 0.55, 0.27, 0.15, 0.03
 _STREAMED_BY_PRODUCTS = 0.4  # of the memory's rate, while matrix units work

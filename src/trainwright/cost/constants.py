@@ -31,8 +31,8 @@ class Efficiency:
     host_link: float = 0.7  # of the bandwidth to the host, pinned copies beside other traffic
     inner_latency_s: float = 6e-6  # per hop, software included
     outer_latency_s: float = 15e-6
-    # A hop of a ring that is under way, as NCCL's own tuning has it for its Simple protocol (tuning.cc, 2.19):
-    # over NVLink and over the network. Not fitted.
+    # A hop of a ring that is under way, as NCCL's own tuning has it for its Simple protocol (tuning.cc of
+    # 2.19, recalled): over NVLink and over the network. Not fitted.
     inner_hop_s: float = 3.4e-6
     outer_hop_s: float = 14e-6
     runs: int = (

@@ -1,4 +1,4 @@
-"""Runs projected from a single one of them: one step time tells how long the software needs for an operator."""
+"""Runs projected from a single one of them: its time tells how long the software needs for an operator."""
 
 from dataclasses import dataclass, replace
 

@@ -80,11 +80,9 @@ def test_power_goes_from_idle_to_peak_with_hosts_and_cooling() -> None:
 
 
 def test_communication_draws_less_than_products_and_more_than_nothing() -> None:
-    each = {
-        name: Activity(**(dict(matrix=0.0, memory=0.0, link=0.0) | {name: 1.0}))
-        for name in ("matrix", "link")
-    }
-    watts = {name: float(device_w(JOB.cluster, activity)) for name, activity in each.items()}
+    link = Activity(matrix=0.0, memory=0.0, link=1.0)
+    matrix = Activity(matrix=1.0, memory=0.0, link=0.0)
+    watts = {"link": device_w(JOB.cluster, link), "matrix": device_w(JOB.cluster, matrix)}
     assert JOB.cluster.device.idle_w < watts["link"] < watts["matrix"] < JOB.cluster.device.peak_w
 
 
