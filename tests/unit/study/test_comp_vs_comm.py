@@ -17,7 +17,7 @@ from trainwright.study.comp_vs_comm import SHIPPED, Study, run_study
 from trainwright.study.comp_vs_comm_figures import study_figures
 from trainwright.study.comp_vs_comm_tables import head_lines, study_tables
 from trainwright.study.future_models import FASTER, Points, all_points, memory_points
-from trainwright.study.layer_time import build_baseline
+from trainwright.study.layer_time import Sizes, build_baseline, layer_time
 from trainwright.study.switches import Switches
 
 PLAIN = Switches()
@@ -82,12 +82,13 @@ class TestShippedBaseline:
         required = study.spreads(study.by_memory[1.0], large=True)
         assert [each.inside for each in required.values()] == [16, 15, 12]
 
-    def test_the_check_with_four_constants_is_near(self, study: Study) -> None:
-        # H 4096, SL 1024, TP 16 and H 65536, SL 4096, TP 256, with 181 TF x 0.6 and 150 GB/s
-        sizes, share = study.everywhere.sizes, study.everywhere.time.serialized_share
-        at = (sizes.hidden == 65536) & (sizes.seq == 4096) & (sizes.batch == 1) & (sizes.tp == 256)
-        for faster, expected in zip(FASTER, (0.38, 0.55, 0.71), strict=True):
-            assert float(share(faster)[at][0]) == pytest.approx(expected, abs=0.10)
+    def test_large_messages_come_near_a_check_with_four_constants(self) -> None:
+        # 181 TF x 0.6 and 150 GB/s; at H 4096, SL 1024, TP 16 the measured curve is 3.6 times slower.
+        hidden, seq, tp = (np.array(each) for each in ((12288.0, 65536.0), (2048.0, 4096.0), (32.0, 256.0)))
+        sizes = Sizes(hidden=hidden, seq=seq, batch=np.ones(2), tp=tp)
+        time = layer_time(build_baseline(*load_profile(SHIPPED)), sizes, PLAIN)
+        for faster, expected in zip(FASTER, ((0.28, 0.38), (0.44, 0.55), (0.61, 0.71)), strict=True):
+            assert time.serialized_share(faster) == pytest.approx(expected, abs=0.09)
 
 
 class TestSwitches:
