@@ -1,34 +1,22 @@
-"""`trainwright study`: published comparisons, run anew by simulation."""
+"""`trainwright study`: published comparisons, run anew; each with options of its own."""
 
 import argparse
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+import importlib
 
-from trainwright.errors import BadInput, UnknownName
-
-if TYPE_CHECKING:
-    from trainwright.study.flexible_plans import Case, Outcome
+from trainwright.errors import UnknownName
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """The name of a study; what follows is the study's."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="which one (default: list them)")
-    parser.add_argument("--model", action="append", metavar="FAMILY", help="like swin (default: all)")
-    parser.add_argument("--device", action="append", metavar="NAME", help="v100 or h100 (default: both)")
-    parser.add_argument("--devices", metavar="N,N", default="8,16,32", help="how many (default: 8,16,32)")
     parser.add_argument(
-        "--sensitivity", action="store_true", help="other memory and links on V100s instead, for the first N"
+        "rest", nargs=argparse.REMAINDER, metavar="...", help="its options: trainwright study NAME --help"
     )
-    parser.add_argument("--out", metavar="DIR", help="keep each case there, and do not run what it has")
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
-    )
-    parser.add_argument("--csv", metavar="FILE", help="the table as CSV")
+    parser.set_defaults(parser_class=type(parser))  # with errors of one line
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the studies, or run one: each case is told and kept as it ends, so that it can be interrupted."""
+    """List the studies, or run one."""
     from trainwright.study import STUDIES
 
     if not options.name:
@@ -37,71 +25,10 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.name not in STUDIES:
         raise UnknownName("study", options.name, STUDIES)
-    from trainwright.study.flexible_plans import run_cases
-
-    folder = _folder(options.out)
-    outcomes: list[Outcome] = []
-    try:
-        for outcome in run_cases(
-            _cases(options), folder, lambda line: print(line, file=sys.stderr, flush=True)
-        ):
-            outcomes.append(outcome)
-    except KeyboardInterrupt:
-        print("trainwright: interrupted; what is below is what was done", file=sys.stderr)
-        _write(options, outcomes)
-        return 130
-    _write(options, outcomes)
-    return 0
-
-
-def _cases(options: argparse.Namespace) -> "list[Case]":
-    from trainwright.study.flexible_plans import DEVICES, FAMILIES, published_cases, sensitivity_cases
-    from trainwright.units import parse_whole
-
-    for kind, chosen, known in (("model", options.model, FAMILIES), ("device", options.device, DEVICES)):
-        for name in chosen or ():
-            if name not in known:
-                raise UnknownName(f"study {kind}", name, known)
-    counts = [parse_whole(word, "--devices") for word in options.devices.split(",")]
-    for count in counts:
-        if count not in (sizes := FAMILIES["swin"]):
-            listed = ", ".join(map(str, sizes))
-            raise BadInput(
-                "--devices", count, f"models are published for {listed} devices", "use one of them"
-            )
-    cases = (
-        sensitivity_cases(counts[0])
-        if options.sensitivity
-        else published_cases(options.device or DEVICES, counts)
+    line = STUDIES[options.name]
+    study = importlib.import_module(f"trainwright.cli.study_{options.name.replace('-', '_')}")
+    parser = options.parser_class(
+        prog=f"trainwright study {options.name}", description=line[0].upper() + line[1:] + "."
     )
-    return [case for case in cases if case.family in (options.model or FAMILIES)]
-
-
-def _folder(text: str | None) -> Path | None:
-    if not text:
-        return None
-    try:
-        Path(text).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        rule = f"cannot be made ({error.strerror})"
-        raise BadInput("--out", text, rule, "choose another folder") from None
-    return Path(text)
-
-
-def _write(options: argparse.Namespace, outcomes: "list[Outcome]") -> None:
-    from trainwright.report import tables
-    from trainwright.report.files import render_csv, render_json, save_text
-    from trainwright.study.flexible_table import COLUMNS, case_table, reasons, row_of
-
-    rows = [row_of(each) for each in outcomes]
-    if options.csv:
-        save_text(Path(options.csv), render_csv(COLUMNS, rows))
-    if options.json == "-":
-        print(render_json(outcomes), end="")
-        return
-    if options.json:
-        save_text(Path(options.json), render_json(outcomes))
-    console = tables.open_console()
-    tables.show(console, case_table(outcomes))
-    for line in reasons(outcomes):
-        tables.show(console, tables.indented(console, line))
+    study.add_arguments(parser)
+    return int(study.run(parser.parse_args(options.rest)))

@@ -1,7 +1,8 @@
-"""Studies by name: an extension is one file, and one line here."""
+"""Studies by name: an extension is one file for its options (`cli/study_NAME.py`), and one line here."""
 
 from collections.abc import Mapping
 
 STUDIES: Mapping[str, str] = {
     "flexible-plans": "plans beyond knobs against systems of 2022 and against all knobs of today",
+    "comp-vs-comm": "the share of communication in models and machines to come, from one profiled layer",
 }

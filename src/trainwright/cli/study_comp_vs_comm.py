@@ -1,0 +1,136 @@
+"""`trainwright study comp-vs-comm`: compute against communication, from one profiled layer."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from trainwright.study.comp_vs_comm import Study
+    from trainwright.study.switches import Switches
+
+_TITLE = "Computation against communication"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
+    parser.add_argument(
+        "--profile", metavar="FILE", help="a cluster file with a profile (default: a node of MI210)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="tables (CSV, JSON), figures (HTML, PNG) and an index")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
+    )
+    parser.add_argument("--moe", metavar="E:K", help="E experts, K a token: all-to-alls (like 64:2)")
+    parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals split, too")
+    parser.add_argument("--pipeline", metavar="P[:M]", help="stages, and microbatches (default: 4 a stage)")
+    parser.add_argument("--fsdp", action="store_true", help="sharded weights: 1.5x the data-parallel volume")
+    parser.add_argument("--inference", action="store_true", help="forward only")
+    parser.add_argument("--in-network-reduction", action="store_true", help="switches sum")
+    parser.add_argument(
+        "--interference",
+        metavar="X",
+        help="seconds lost for each that compute and communication share (default: the profile's)",
+    )
+    parser.add_argument("--offload-communication", action="store_true", help="no interference")
+    parser.add_argument("--replicas", metavar="N", default="16", help="of data parallelism (default: 16)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Project, tell, and write what was asked for."""
+    from trainwright.cost.source import load_profile
+    from trainwright.study.comp_vs_comm import SHIPPED, run_study
+
+    profile, cluster = load_profile(Path(options.profile) if options.profile is not None else SHIPPED)
+    study = run_study(profile, cluster, _switches(options, profile.interference))
+    notes = _save_folder(study, Path(options.out)) if options.out else []
+    _tell(study, options.json, notes)
+    return 0
+
+
+def _switches(options: argparse.Namespace, measured: float) -> "Switches":
+    from trainwright.study.switches import Switches
+    from trainwright.units import parse_whole
+
+    experts, top_k = _pair(options.moe, "--moe", 1) if options.moe is not None else (0, 1)
+    stages, microbatches = (
+        _pair(options.pipeline, "--pipeline", 0) if options.pipeline is not None else (1, 0)
+    )
+    return Switches(
+        experts=experts, top_k=top_k, stages=stages, microbatches=microbatches,
+        sequence_parallel=options.sequence_parallel, fsdp=options.fsdp, inference=options.inference,
+        in_network_reduction=options.in_network_reduction, offload=options.offload_communication,
+        interference=measured if options.interference is None else _share(options.interference),
+        replicas=parse_whole(options.replicas, "--replicas", most=1_000_000),
+    )  # fmt: skip
+
+
+def _pair(text: str, thing: str, second: int) -> tuple[int, int]:
+    from trainwright.units import parse_whole
+
+    first, colon, rest = text.partition(":")
+    return parse_whole(first, thing, most=100_000), parse_whole(
+        rest, thing, most=100_000
+    ) if colon else second
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 100:
+        raise BadInput("--interference", text, "is not a number from 0 to 100", "write it like 0.2")
+    return value
+
+
+def _save_folder(study: "Study", folder: Path) -> list[str]:
+    """Tables, figures where they can be drawn, and the index; what to tell of them."""
+    from trainwright.report.figures import HOW_TO_GET, can_draw, render_index, save_figures
+    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.study import comp_vs_comm_tables as tables
+    from trainwright.study.comp_vs_comm_figures import study_figures
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            "--out", str(folder), f"cannot be made ({error.strerror})", "choose another folder"
+        ) from None
+    found = tables.study_tables(study)
+    for name, rows in found.items():
+        save_text(folder / f"{name}.csv", render_csv(list(rows[0]), rows))
+    save_text(folder / "study.json", render_json(tables.study_tree(study)))
+    figures, drawn = study_figures(study), can_draw()
+    if drawn:
+        save_figures(folder, figures)
+    files = [*(f"{name}.csv" for name in found), "study.json"]
+    lines = [*tables.head_lines(study), *tables.tail_lines(study)]
+    save_text(folder / "index.html", render_index(_TITLE, lines, figures, files, drawn))
+    return [f"Written: {folder / 'index.html'}", *([] if drawn else [HOW_TO_GET])]
+
+
+def _tell(study: "Study", json: str | None, notes: list[str]) -> None:
+    from trainwright.report import tables as printed
+    from trainwright.report.files import render_json, save_text
+    from trainwright.study import comp_vs_comm_tables as tables
+    from trainwright.study.comp_vs_comm_figures import study_figures
+
+    if json == "-":
+        print(render_json(tables.study_tree(study)), end="")
+        return
+    if json is not None:
+        save_text(Path(json), render_json(tables.study_tree(study)))
+    console = printed.open_console()
+    for line in tables.head_lines(study):
+        printed.show(console, printed.indented(console, line))
+    for part in (tables.models_table, tables.shares_table, tables.bands_table, tables.memory_table):
+        printed.show(console, part(study))
+    for line in tables.tail_lines(study):
+        printed.show(console, printed.indented(console, line))
+    for figure in study_figures(study):
+        printed.show(console, printed.indented(console, f"[{figure.verdict}] {figure.claim}"))
+    for line in notes:
+        printed.show(console, line)
