@@ -57,7 +57,7 @@ def _limited(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     widths = np.array([int(dataset.rows[row]["hidden"]) for row in rows])
     batches = np.array([int(dataset.rows[row]["micro_batch"]) for row in rows])
     alone = np.array([dataset.rows[row]["tp"] == dataset.rows[row]["pp"] == "1" for row in rows])
-    return (widths == widths.min()) & (batches == batches.min()) & alone
+    return np.asarray((widths == widths.min()) & (batches == batches.min()) & alone)
 
 
 def _between(value: float, at: Array, of: Array) -> float:
