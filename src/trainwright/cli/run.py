@@ -127,7 +127,7 @@ def _launch(options: argparse.Namespace) -> int:
 def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     """The run that the options describe; on so many processes, if that is given."""
     from trainwright.cli.run_model import parse_model
-    from trainwright.cli.run_plan import parse_plan
+    from trainwright.cli.run_plan import parse_plan, parse_precision
     from trainwright.runtime.samples import Samples
     from trainwright.runtime.tokens import check_tokens, load_tokens
     from trainwright.runtime.trainer import Recipe
@@ -135,7 +135,8 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
 
     seed = _count(options, "seed")
     seq = _whole(options, "seq") if options.seq else None
-    learner = parse_model(options.model, seq, seed, _weights_file(options, "start", "--from"))
+    start = _weights_file(options, "start", "--from")
+    learner = parse_model(options.model, seq, seed, start, parse_precision(options))
     plan = parse_plan(options, learner.graph, learner.seq, count)
     tokens = load_tokens(options.data)
     check_tokens(tokens, learner.vocab)

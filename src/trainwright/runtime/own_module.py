@@ -19,13 +19,16 @@ from trainwright.runtime.tracing.trace import trace
 from trainwright.runtime.tracing.traced import Traced
 from trainwright.runtime.whole import Initial
 from trainwright.runtime.work import IGNORED
-from trainwright.runtime.worker import Microbatch
+from trainwright.runtime.worker import DTYPES, Microbatch
 
 _SAMPLES = 2  # of the example; the trace holds for any number
 
 
-def build_own(text: str, seq: int | None, seed: int, start: Path | None) -> Learner:
-    """The module that a factory makes, with the weights that it has then or those of a file."""
+def build_own(text: str, seq: int | None, seed: int, start: Path | None, precision: str) -> Learner:
+    """The module that a factory makes, with the weights that it has then or those of a file.
+
+    It is traced in the precision that it will compute in, so that what it casts is cast.
+    """
     made = load_factory(text, seed)
 
     def build() -> nn.Module:
@@ -36,7 +39,7 @@ def build_own(text: str, seq: int | None, seed: int, start: Path | None) -> Lear
 
     module = build()
     seq = seq or min(_longest(module), DEFAULT_SEQ)
-    traced = _traced(module, seq)
+    traced = _traced(module, build, seq, DTYPES.get(precision, torch.float32))
     own = _Own(build=build, traced=traced, loss=_only_loss(traced), ahead=False)
     own = replace(own, ahead=own.looks_ahead())
     return Learner(
@@ -51,10 +54,18 @@ def _longest(module: nn.Module) -> int:
     return stated if isinstance(stated, int) and stated > 0 else DEFAULT_SEQ
 
 
-def _traced(module: nn.Module, seq: int) -> Traced:
+def _traced(module: nn.Module, again: Callable[[], nn.Module], seq: int, dtype: torch.dtype) -> Traced:
+    """The module as a graph; tables such as those of rotary positions stay precise where it allows that."""
     example = {name: torch.zeros(_SAMPLES, seq, dtype=torch.long) for name in (TOKENS, ANSWERS)}
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(dtype)
     with quiet():  # the exporter shows all that it has found when it fails
-        return trace(answering(module), example)
+        try:
+            return trace(answering(module), example)
+        except BadInput:
+            if dtype == torch.float32:
+                raise
+            return trace(answering(again().to(dtype)), example)
 
 
 def _only_loss(traced: Traced) -> Instance:
