@@ -100,11 +100,15 @@ def test_it_may_have_a_loss_and_buffers_of_its_own_and_begin_with_a_file(tmp_pat
     own.build("masked").load_state_dict(state)
 
 
-def test_a_hugging_face_model_has_the_losses_of_its_labels(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("precision", "within"), [("fp32", 1e-5), ("bf16", 0.02)])
+def test_a_hugging_face_model_has_the_losses_of_its_labels(
+    tmp_path: Path, precision: str, within: float
+) -> None:
     pytest.importorskip("transformers", reason="needs transformers")
-    run(f"{FILE}:llama", "tp2", *OPTIONS, "--metrics", str(tmp_path / "tp2.jsonl"))
+    metrics = tmp_path / "tp2.jsonl"
+    run(f"{FILE}:llama", "tp2", "mb2", precision, *OPTIONS, "--metrics", str(metrics))
     expected = own.plain_losses("llama", own.build("llama"))
-    assert found_losses(tmp_path / "tp2.jsonl") == pytest.approx(expected, abs=1e-5)
+    assert found_losses(metrics) == pytest.approx(expected, abs=within)
 
 
 def test_nothing_is_dropped_in_an_evaluation(tmp_path: Path) -> None:
