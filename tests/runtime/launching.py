@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,10 +30,35 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
 
 
+TORCHRUN = (sys.executable, "-W", "ignore", "-m", "torch.distributed.run")
+
+
 def start_torchrun(count: int, *arguments: str) -> subprocess.Popen[str]:
     """So many processes under torchrun, which go on."""
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
-    return _popen([*command, f"--nproc-per-node={count}", *arguments])
+    return _popen([*TORCHRUN, "--standalone", f"--nproc-per-node={count}", *arguments])
+
+
+def start_nodes(most: int, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Torchrun as on so many machines with a process each, of which one is enough; they meet at the first."""
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+    patience = "last_call_timeout=10,keep_alive_interval=1,keep_alive_max_attempt=3"  # seconds, and how often
+    command = (
+        *TORCHRUN, f"--nnodes=1:{most}", "--nproc-per-node=1", "--max-restarts=3", "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=localhost:{port}", f"--rdzv-conf={patience}",
+    )  # fmt: skip
+    nodes = [_popen([*command, *arguments])]
+    while not _listens(port) and nodes[0].poll() is None:
+        time.sleep(0.1)
+    return nodes + [_popen([*command, *arguments]) for _ in range(most - 1)]
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("localhost", port)):
+            return True
+    except OSError:
+        return False
 
 
 def torchrun(count: int, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -140,3 +140,23 @@ def test_fewer_processes_go_on_under_another_plan(
     assert "going on with 2 processes" in result.stderr  # no strategy has 3 for a batch of 8
     found = launched.losses(metrics)
     assert [loss for _, loss in found] == pytest.approx([loss for _, loss in undisturbed], abs=1e-4)
+
+
+def test_a_machine_that_torchrun_loses_leaves_the_others_to_go_on(
+    tmp_path: Path, undisturbed: list[tuple[int, float]]
+) -> None:
+    metrics = tmp_path / "machines.jsonl"
+    command = (*launched.COMMAND, *arguments(tmp_path, "machines"), "--elastic")
+    first, second = launched.start_nodes(2, *command)
+    launched.wait_for_step(first, metrics, 8)
+    (lost,) = launched.children(second.pid)
+    for pid in (second.pid, lost):
+        launched.kill(pid)
+    launched.finish(second)
+    result = launched.finish(first)
+    assert result.returncode == 0, result.stderr
+    assert "goes on after step" in result.stdout
+    (note,) = [each.note for each in kept_checkpoints(tmp_path / "machines") if each.step == STEPS]
+    assert "\ndevices 1\n" in note["plan"]
+    found = launched.losses(metrics)
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in undisturbed], abs=1e-4)

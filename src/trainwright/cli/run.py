@@ -15,7 +15,10 @@ _MOST = 1_000_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
+        "model",
+        metavar="MODEL",
+        help="a catalog name, a Hugging Face config.json, a TOML file, or a module of your own as "
+        "package.module:factory or path/to/file.py:factory",
     )
     parser.add_argument(
         "plan",
@@ -123,32 +126,32 @@ def _launch(options: argparse.Namespace) -> int:
 
 def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     """The run that the options describe; on so many processes, if that is given."""
-    from trainwright.cli.run_plan import parse_plan
-    from trainwright.model.build import build_graph
-    from trainwright.model.load import load_model
+    from trainwright.cli.run_model import parse_model
+    from trainwright.cli.run_plan import parse_plan, parse_precision
     from trainwright.runtime.samples import Samples
     from trainwright.runtime.tokens import check_tokens, load_tokens
     from trainwright.runtime.trainer import Recipe
     from trainwright.runtime.training import Training
 
-    architecture = load_model(options.model)
-    graph = build_graph(architecture)
-    seq = _whole(options, "seq") if options.seq else min(architecture.max_seq, 256)
-    plan = parse_plan(options, graph, seq, count)
-    tokens = load_tokens(options.data)
-    check_tokens(tokens, architecture.vocab)
     seed = _count(options, "seed")
+    seq = _whole(options, "seq") if options.seq else None
+    start = _weights_file(options, "start", "--from")
+    learner = parse_model(options.model, seq, seed, start, parse_precision(options))
+    plan = parse_plan(options, learner.graph, learner.seq, count)
+    tokens = load_tokens(options.data)
+    check_tokens(tokens, learner.vocab)
     return Training(
-        graph=graph, plan=plan, seed=seed,
+        learner=learner, plan=plan, seed=seed,
         samples=Samples(
-            tokens=tokens, vocab=architecture.vocab, seq=seq, batch=plan.batch * plan.microbatches, seed=seed
+            tokens=tokens, vocab=learner.vocab, seq=learner.seq, batch=plan.batch * plan.microbatches,
+            seed=seed,
         ),
         recipe=Recipe(
             rate=_number(options, "rate"), warmup=_count(options, "warmup"), clip=_number(options, "clip"),
             schedule=options.schedule, steps=_count(options, "steps"),
         ),
         keeping=_parse_keeping(options), evaluate_every=_count(options, "evaluate_every"),
-        start=_weights_file(options, "start", "--from"), timeout_s=_number(options, "timeout"),
+        timeout_s=_number(options, "timeout"),
     )  # fmt: skip
 
 

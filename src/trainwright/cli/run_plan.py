@@ -20,6 +20,23 @@ _MOST_PROCESSES = 65_536
 _BATCH = 8
 
 
+def parse_precision(options: argparse.Namespace) -> str:
+    """The precision that a plan will have: the one asked for, the one in it, else what suits the device."""
+    text = " ".join(options.plan)
+    if options.precision or is_file(text):
+        return str(options.precision or load_plan(Path(text)).precision)
+    stated = [_precision(word) for word in text.split() if _precision(word) in PRECISIONS]
+    return stated[-1] if stated else _usual()
+
+
+def _precision(word: str) -> str:
+    return word.removeprefix("precision=")
+
+
+def _usual() -> str:
+    return "bf16" if has_gpu() else "fp32"
+
+
 def parse_plan(options: argparse.Namespace, graph: Graph, seq: int, count: int | None) -> Plan:
     """The plan that the options name; if fewer processes are left than it is for, another one."""
     text = " ".join(options.plan)
@@ -54,10 +71,10 @@ def _named_plan(options: argparse.Namespace, text: str, graph: Graph, seq: int, 
 def _with_precision(options: argparse.Namespace, text: str, *, zoo: bool) -> str:
     """The name of a plan with a precision: the one asked for, the one in it, else what suits the device."""
     words = text.split()
-    stated = [word for word in words if word.removeprefix("precision=") in PRECISIONS]
+    stated = [word for word in words if _precision(word) in PRECISIONS]
     if stated and not options.precision:
         return text
-    precision = options.precision or ("bf16" if has_gpu() else "fp32")
+    precision = options.precision or _usual()
     kept = [word for word in words if word not in stated]
     return " ".join([*kept, f"precision={precision}" if zoo else precision])
 

@@ -143,7 +143,7 @@ class Computer:
             op=operation.op, sizes=operation.sizes, at=operation.at, inputs=tuple(inputs),
             weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
             adds={each.name: each.adds for each in operation.weights}, seed=op_seed(self.seed, name),
-            sample=frame.microbatch * operation.sizes["batch"],
+            sample=frame.microbatch * operation.sizes["batch"], learns=not self.forgets,
         )  # fmt: skip
         return self.kernels[name](work)
 

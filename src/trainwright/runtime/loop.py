@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+import numpy as np
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from trainwright.errors import TrainwrightError
 from trainwright.runtime.checkpoint import Checkpoints
@@ -85,10 +87,12 @@ class Loop:
         return record_to(path, self.trainer, batch)
 
     def _batch(self, number: int) -> Sequence[Microbatch]:
-        plan = self.training.plan
-        rows = self.training.samples.step(number)
-        device = self.trainer.worker.torch_device
-        return build_microbatches(rows, plan.microbatches, plan.batch, self.training.loss, device)
+        return self._microbatches(self.training.samples.step(number))
+
+    def _microbatches(self, rows: NDArray[np.int64]) -> Sequence[Microbatch]:
+        plan, learner, device = self.training.plan, self.training.learner, self.trainer.worker.torch_device
+        built = build_microbatches(rows, plan.microbatches, plan.batch, learner.loss, device)
+        return [learner.taken(each) for each in built]
 
     def _check(self, outcome: Outcome, number: int) -> None:
         """Raise where training has blown up; what follows would be of no use."""
@@ -114,15 +118,13 @@ class Loop:
             self.progress.say(f"checkpoint: {path}")
 
     def _evaluate(self) -> None:
-        plan, samples = self.training.plan, self.training.samples
+        samples = self.training.samples
         total, count = 0.0, 0
         for number in range(self.training.evaluation_batches):
             rows = samples.evaluation(number)
             if rows is None:
                 break
-            device = self.trainer.worker.torch_device
-            batch = build_microbatches(rows, plan.microbatches, plan.batch, self.training.loss, device)
-            total += self.trainer.evaluate(batch) * len(rows)
+            total += self.trainer.evaluate(self._microbatches(rows)) * len(rows)
             count += len(rows)
         if dist.get_rank() == 0:
             self.metrics.write(self.trainer.step, {"evaluation_loss": total / count})

@@ -24,10 +24,9 @@ from trainwright.runtime.machine import build_setting
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
 from trainwright.runtime.progress import Progress
-from trainwright.runtime.state_file import load_state, save_state
+from trainwright.runtime.state_file import save_state
 from trainwright.runtime.trainer import Trainer, build_trainer, initialize
 from trainwright.runtime.training import Training, check_kept
-from trainwright.runtime.whole import build_initial, build_kernels
 from trainwright.runtime.worker import build_worker
 
 BAD_INPUT, BROKEN, LOST = 1, 70, 75  # exit codes: the user's, ours, and a peer that is gone
@@ -143,7 +142,7 @@ def _train(training: Training, seat: Seat, notice: Notice, restarted: bool) -> b
     )  # fmt: skip
     finished = loop.run()
     if finished and training.keeping.export:
-        save_state(training.keeping.export, trainer)
+        save_state(training.keeping.export, trainer, training.learner.stored)
     if not finished and seat.rank == 0:
         how = "; --resume continues" if checkpoints else ", nothing was kept: state --checkpoint"
         print(f"stopped after step {trainer.step} of {training.recipe.steps}{how}", flush=True)
@@ -187,14 +186,12 @@ def has_gpu() -> bool:
 
 
 def _build(training: Training, rank: int, device: torch.device) -> Trainer:
-    graph, plan = training.graph, training.plan
-    setting = build_setting(graph, plan.devices, training.samples.seq, plan.precision)
-    kernels = build_kernels(graph)
+    learner, plan = training.learner, training.plan
+    setting = build_setting(learner.graph, plan.devices, training.samples.seq, plan.precision)
     timeout = timedelta(seconds=training.timeout_s)
-    worker = build_worker(lower(setting, plan), rank, kernels, device, timeout)
+    worker = build_worker(lower(setting, plan), rank, learner.kernels, device, timeout)
     trainer = build_trainer(worker, training.recipe)
-    start = load_state(training.start) if training.start else build_initial(graph, training.seed)
-    initialize(worker, start)
+    initialize(worker, learner.initial())
     return trainer
 
 

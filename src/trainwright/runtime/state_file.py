@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from trainwright.errors import BadInput
 from trainwright.runtime.trainer import Trainer
@@ -15,7 +16,12 @@ from trainwright.runtime.whole import Initial
 
 State = Mapping[str, torch.Tensor]
 _LENGTH = struct.Struct("<Q")  # of the header of a safetensors file, at its start
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
+    "BOOL": torch.bool, "C64": torch.complex64,
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 SUFFIXES = (".safetensors", ".pt")
 
 
@@ -25,8 +31,11 @@ def check_suffix(path: Path, option: str) -> None:
         raise BadInput(option, str(path), "is of no format that is known", "name it .safetensors or .pt")
 
 
-def save_state(path: Path, trainer: Trainer) -> None:
-    """Write all weights in full precision; every process gives what it has, and the first one writes."""
+def save_state(path: Path, trainer: Trainer, stored: Callable[[State], State] = dict) -> None:
+    """Write all weights in full precision; every process gives what it has, and the first one writes.
+
+    `stored` is what the file has, from the weights by their keys.
+    """
     found: dict[str, torch.Tensor] = {}
     for key in _all_keys(trainer):
         listed: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
@@ -34,7 +43,7 @@ def save_state(path: Path, trainer: Trainer) -> None:
         for part in listed or ():
             if part is not None:
                 _place(found, key, *part)
-    problem = [_attempt(path, found) if dist.get_rank() == 0 else None]
+    problem = [_attempt(path, stored(found)) if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(problem, src=0)
     if problem[0] is not None:
         raise BadInput("--export", str(path), f"cannot be written ({problem[0]})", "name another file")
@@ -86,16 +95,18 @@ def _attempt(path: Path, state: State) -> str | None:
 def _write_safetensors(path: Path, state: State) -> None:
     """The format: the length of a header, the header as JSON, then all tensors, one after another."""
     header, at = {}, 0
-    for key, tensor in state.items():
+    listed = sorted(state.items(), key=lambda each: -each[1].element_size())  # so that all are aligned
+    for key, tensor in listed:
         size = tensor.numel() * tensor.element_size()
-        header[key] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        name = _NAMES[tensor.dtype]
+        header[key] = {"dtype": name, "shape": list(tensor.shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(_LENGTH.pack(len(text)) + text)
-        for tensor in state.values():
-            file.write(tensor.contiguous().numpy().tobytes())
+        for _, tensor in listed:
+            file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
 def _write_pt(path: Path, state: State) -> None:
@@ -108,10 +119,10 @@ _WRITERS: Mapping[str, Callable[[Path, State], None]] = {
 }
 
 
-def load_state(path: Path) -> Initial:
-    """The first values of weights, from a file."""
+def read_state(path: Path) -> State:
+    """The tensors of a file, by name."""
     try:
-        state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
+        return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
     except OSError as error:
         raise BadInput("--from", str(path), f"cannot be read ({error.strerror})", "check the path") from None
     except Exception:  # of many kinds, for a file that is something else
@@ -119,16 +130,45 @@ def load_state(path: Path) -> Initial:
             "--from", str(path), f"is no {path.suffix} file of weights", "export it anew"
         ) from None
 
+
+def load_state(path: Path) -> Initial:
+    """The first values of weights, from a file."""
+    state = read_state(path)
+
     def initial(key: str, sizes: Sequence[int]) -> torch.Tensor:
-        if key not in state:
-            rule = f"has no weight {key}; it has {', '.join(sorted(state)[:3])} and so on"
-            raise BadInput("--from", str(path), rule, "use a file of this model")
-        if tuple(state[key].shape) != tuple(sizes):
-            rule = f"{key} is {list(state[key].shape)}, and the model's is {list(sizes)}"
-            raise BadInput("--from", str(path), rule, "use a file of this model")
-        return state[key].float()
+        return _of_size(path, state, key, sizes).float()
 
     return initial
+
+
+def fill_module(module: nn.Module, path: Path) -> None:
+    """Take over weights and buffers from a file, under the module's own names for them.
+
+    Of the names of a weight that is tied, one is enough; buffers may be left out.
+    """
+    state = read_state(path)
+    named = list(module.named_parameters(remove_duplicate=False))
+    there = {id(parameter) for name, parameter in named if name in state}
+    for name in (name for name, parameter in named if id(parameter) not in there):
+        raise _without(path, state, name)
+    for name, own in module.state_dict().items():
+        if name in state and isinstance(own, torch.Tensor):
+            own.copy_(_of_size(path, state, name, own.shape))
+
+
+def _of_size(path: Path, state: State, key: str, sizes: Sequence[int]) -> torch.Tensor:
+    """A weight of a file, if it is there and of the right size."""
+    if key not in state:
+        raise _without(path, state, key)
+    if tuple(state[key].shape) != tuple(sizes):
+        rule = f"{key} is {list(state[key].shape)}, and the model's is {list(sizes)}"
+        raise BadInput("--from", str(path), rule, "use a file of this model")
+    return state[key]
+
+
+def _without(path: Path, state: State, key: str) -> BadInput:
+    rule = f"has no weight {key}; it has {', '.join(sorted(state)[:3])} and so on"
+    return BadInput("--from", str(path), rule, "use a file of this model")
 
 
 def _read_pt(path: Path) -> State:

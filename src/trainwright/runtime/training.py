@@ -4,17 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.errors import BadInput
-from trainwright.model.flow import wire
 from trainwright.model.graph import Graph
 from trainwright.plan.plan import Plan
 from trainwright.plan.text import render_plan
 from trainwright.runtime.checkpoint import check_model, fingerprint
+from trainwright.runtime.learner import Learner
 from trainwright.runtime.samples import Samples
 from trainwright.runtime.shelf import Kept, kept_checkpoints
 from trainwright.runtime.trainer import Recipe
 from trainwright.runtime.worker import DTYPES
-
-GIVEN = "input/tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +33,17 @@ class Keeping:
 class Training:
     """One run, as every process of it knows it."""
 
-    graph: Graph
+    learner: Learner
     plan: Plan
     samples: Samples
     recipe: Recipe
     keeping: Keeping
     seed: int = 0
-    start: Path | None = None  # a file of weights to begin with
     evaluate_every: int = 0  # steps; 0: never
     evaluation_batches: int = 8  # at most
     timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
-        _check_kind(self.graph)
         if self.plan.precision not in DTYPES:
             known = ", ".join(DTYPES)
             raise BadInput("--precision", self.plan.precision, "cannot be run", f"use one of {known}")
@@ -57,9 +53,9 @@ class Training:
             raise BadInput("--seq", self.samples.seq, rule, f"use {positions} or less")
 
     @property
-    def loss(self) -> str:
-        """The place of the model's loss."""
-        return next(each.name for each in wire(self.graph) if each.op.kind == "loss")
+    def graph(self) -> Graph:
+        """The model's graph."""
+        return self.learner.graph
 
     @property
     def note(self) -> dict[str, object]:
@@ -70,19 +66,6 @@ class Training:
             "recipe": str(self.recipe),
             "plan": render_plan(self.plan),
         }  # fmt: skip
-
-
-def _check_kind(graph: Graph) -> None:
-    """Raise for a model that cannot learn from text alone."""
-    instances = wire(graph)
-    given = {name for each in instances for name in each.inputs if name.startswith("input/")}
-    losses = [each for each in instances if each.op.kind == "loss"]
-    if given != {GIVEN} or len(losses) != 1 or losses[0].op.output.dims != ("batch", "seq"):
-        rule = f"is given {', '.join(sorted(given))}, and a token file has next tokens only"
-        raise BadInput("model", graph.name, rule, "use a decoder, or trainwright.runtime from Python")
-    if any(each.op.kind == "attention" and not each.op.causal for each in instances):
-        rule = "attends to the tokens that it is to foretell"
-        raise BadInput("model", graph.name, rule, "use a decoder, or trainwright.runtime from Python")
 
 
 def check_shelf(training: Training) -> None:

@@ -20,7 +20,8 @@ class Work:
     those of whole dims. Where results are sums over devices, `adds` says whether this one adds a weight that
     all of them hold, such as a bias; where it does not, the weight's gradient must flow all the same (add
     `x - x.detach()`). `seed` is that of the operator in one step, and `sample` the number of the first sample
-    in that step: what is random depends on them and on the place in a sample, so not on the plan.
+    in that step: what is random depends on them and on the place in a sample, so not on the plan. In an
+    evaluation (`learns` is false) nothing is dropped.
     """
 
     op: Op
@@ -31,6 +32,7 @@ class Work:
     adds: Mapping[str, bool] = field(default_factory=dict)
     seed: int = 0
     sample: int = 0
+    learns: bool = True
 
     def length(self, dim: str) -> int:
         """How much of a dim is here."""

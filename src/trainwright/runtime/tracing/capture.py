@@ -44,6 +44,8 @@ def capture(module: nn.Module, example_inputs: Any) -> Capture:
     args, kwargs = _arguments(example_inputs)
     try:
         program = torch.export.export(module, args, kwargs, strict=False)
+    except BadInput:  # of a module of ours around the user's
+        raise
     except Exception as error:
         raise BadInput(
             "module", type(module).__name__, f"PyTorch cannot export it ({_first_line(error)})",

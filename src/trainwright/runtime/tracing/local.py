@@ -24,6 +24,8 @@ def dropout(reading: Reading, node: Node, place: int) -> Step:
 
     def step(part: Part, values: Values) -> torch.Tensor:
         tensor: torch.Tensor = values[source]
+        if not part.work.learns:
+            return tensor
         return tensor * _scaled_mask(part, factors, place, rate, tensor).reshape(tensor.shape)
 
     return step
@@ -102,7 +104,7 @@ def attention(reading: Reading, node: Node, causal: "Causal | None", place: int)
             options |= causal.options(part, query.device)
         elif mask is not None:
             options["attn_mask"] = values[mask]
-        if rate:
+        if rate and part.work.learns:
             shape = (*query.shape[:-1], key.shape[-2])
             weights = _scaled_mask(part, factors, place, rate, query).reshape(shape)
             return _dropped(query, key, value, weights, **options)
