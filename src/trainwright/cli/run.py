@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli.needs_torch import check_torch
+
 if TYPE_CHECKING:
     from trainwright.runtime.training import Keeping, Training
 
@@ -80,7 +82,7 @@ def _add_keeping(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Be a process of the run, if torchrun started this one; else start all of them."""
-    _check_torch()
+    check_torch("run")
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         from trainwright.runtime.process import restart_count
 
@@ -96,15 +98,6 @@ def enter(options: argparse.Namespace, restarted: bool) -> None:
     code = run_process(lambda count: _parse(options, count), restarted=restarted)
     if code:
         end_process(code)
-
-
-def _check_torch() -> None:
-    from importlib.util import find_spec
-
-    from trainwright.errors import BadInput
-
-    if find_spec("torch") is None:
-        raise BadInput("command", "run", "needs PyTorch", "pip install 'trainwright[run]'")
 
 
 def _launch(options: argparse.Namespace) -> int:
