@@ -154,15 +154,15 @@ def _times(
             sums["matmul_weight_s"] = sums["matmul_weight_s"] + time.weight_s
         else:
             sums[f"{kind}_backward_s"] = sums[f"{kind}_backward_s"] + time.data_s
-        if op.kind in _recomputed(machine) and (op.kind != "elementwise" or op.region != "sequence"):
+        if op.kind == "attention" if machine.stack.attention == "unfused" else _is_repeated(op):
             sums["selective_s"] = sums["selective_s"] + time.forward_s
         sums["kernels"] = sums["kernels"] + time.kernels
     return sums
 
 
-def _recomputed(machine: Machine) -> tuple[str, ...]:
-    """What selective recomputation repeats: the s×s matrices if they exist, else the cheap streaming work."""
-    return ("attention",) if machine.stack.attention == "unfused" else ("norm", "elementwise")
+def _is_repeated(op: Op) -> bool:
+    """Whether selective recomputation beside fused attention does an op again: cheap work inside a branch."""
+    return op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence")
 
 
 def _saved_bytes(
@@ -179,22 +179,28 @@ def _saved_bytes(
         t for t in saved_tensors(block) if "vocab" not in t.dims
     ]  # logits are the stack's: Stack.logits_bytes
     total = sum((kept(t) for t in tensors), start=np.zeros(1))
-    dropped = np.zeros(1)
     if machine.stack.attention == "unfused":
         matrices = sum(
             (_matrix_bytes(op, by_region["attention"], size) for op in block.ops), start=np.zeros(1)
         )
-        total, dropped = total + matrices, matrices
-    else:
-        names = {tensor.name for tensor in tensors}
-        remade = {
-            op.output.name
-            for op in block.ops
-            if (op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence"))
-            and names.issuperset(tensor.name for tensor in op.inputs)  # else these were kept instead
-        }
-        dropped = sum((kept(t) for t in tensors if t.name in remade), start=np.zeros(1))
-    return {"saved_bytes": total, "selective_bytes": total - dropped}
+        return {"saved_bytes": total + matrices, "selective_bytes": total}
+    selective = sum((kept(t) for t in _saved_selectively(block, tensors)), start=np.zeros(1))
+    return {"saved_bytes": total, "selective_bytes": selective}
+
+
+def _saved_selectively(block: Block, saved: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What is kept where norms and elementwise work are done again: what these do not make, and what they
+    are made from. One may be made from another's result, as rotated queries from those of a norm.
+    """
+    again = [op for op in block.ops if _is_repeated(op)]
+    made = {tensor.name for op in again for tensor in (op.output, *op.extra_outputs)}
+    needed, stays = {t.name for t in saved}, {t.name: t for t in saved if t.name not in made}
+    for op in reversed(again):
+        if needed.isdisjoint(tensor.name for tensor in (op.output, *op.extra_outputs)):
+            continue
+        needed |= {tensor.name for tensor in op.inputs}
+        stays |= {tensor.name: tensor for tensor in op.inputs if tensor.name not in made | stays.keys()}
+    return tuple(stays.values())
 
 
 def _matrix_bytes(op: Op, sizes: Sizes, size: float) -> Array:

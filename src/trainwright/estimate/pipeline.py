@@ -199,15 +199,16 @@ class Builder:
         """Of a microbatch in an interleaved schedule: rows go chunk by chunk in step, the slowest one ahead.
 
         The first chunk has the first end on its first row, the last one the last end on its last row, where
-        what is not offloaded saves `stays_s`.
+        what is not offloaded saves `stays_s`. Layers that an end's row has fewer are missing from the chunk
+        of the end, which may have none.
         """
         strategies, stages, (first, last) = self.strategies, self.stages, self.ends
         vpp, layer = strategies.vpp, self.layer.forward_s + self.layer.inputs_s
         more = (middle.offload_s + middle.send_s) / vpp
         most, least = np.ceil(stages.middle / vpp), np.floor(stages.middle / vpp)
-        start = np.maximum(most * layer, np.ceil(stages.first / vpp) * layer + first[0] + first[1])
-        left = np.floor(stages.last / vpp)
-        # A head without a layer goes with the last layer, on the row before.
-        left = np.where((left == 0) & (strategies.pp > 2), least, left)
-        end = np.maximum(least * layer, left * layer + last[0] + last[1] - stays_s)
-        return (vpp - 2.0) * most * layer + start + end + vpp * more
+        beside_first = np.maximum(most - (stages.middle - stages.first), 0.0)
+        beside_last = np.maximum(least - (stages.middle - stages.last), 0.0)
+        # What the chunks of the ends take longer than the others of their turn.
+        start = np.maximum((beside_first - most) * layer + first[0] + first[1], 0.0)
+        end = np.maximum((beside_last - least) * layer + last[0] + last[1] - stays_s, 0.0)
+        return stages.middle * layer + start + end + vpp * more
