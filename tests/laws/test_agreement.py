@@ -31,6 +31,8 @@ CASES = (
     ("llama3-8b", "h100:16", "dp4 tp2 pp2 mb1 zero1 1f1b", 64),
     ("llama3-8b", "h100:16", "dp4 pp4 mb1 zero0 gpipe", 64),
     ("llama3-8b", "h100:16", "dp2 tp2 sp pp4 vpp2 mb1 zero1 interleaved selective", 32),
+    # 126 layers and two ends are 128 chunks
+    ("llama3-405b", "gb200:64", "dp1 tp4 sp pp16 vpp8 mb1 zero1 interleaved selective", 32),
     ("gpt3-13b", "a100:32", "dp1 tp4 pp8 mb1 zero0 1f1b full", 64),
     ("gpt3-13b", "a100:32", "dp2 tp4 pp4 mb1 zero0 zb", 64),
 )

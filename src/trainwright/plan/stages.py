@@ -41,14 +41,23 @@ def cut(names: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
 
 
 def stage_counts(rows: Sequence[int], route: Sequence[int]) -> list[int]:
-    """Layers of each stage on a route, from those of each row: its chunks alike, the first ones larger."""
+    """Layers of each stage on a route, from those of each row: its chunks alike, the first ones larger.
+
+    What the first stage's row has less than the fullest is missing from the first stage, which has the
+    embedding; what the last stage's has less, from the last one, which has the head.
+    """
     chunks = {row: sum(each == row for each in route) for row in range(len(rows))}
     seen = dict.fromkeys(chunks, 0)
+    stages = [each for each in route if each != EVERY_ROW]
     counts = []
-    for row in (each for each in route if each != EVERY_ROW):
-        even, rest = divmod(rows[row], chunks[row])
+    for row in stages:
+        whole = max(rows) if row in (stages[0], stages[-1]) and chunks[row] > 1 else rows[row]
+        even, rest = divmod(whole, chunks[row])
         counts.append(even + (seen[row] < rest))
         seen[row] += 1
+    for at in dict.fromkeys((0, len(stages) - 1)):
+        row = stages[at]
+        counts[at] -= sum(n for n, each in zip(counts, stages, strict=True) if each == row) - rows[row]
     return counts
 
 
@@ -112,6 +121,10 @@ def block_homes(instances: Sequence[Instance], layers: Sequence[Sequence[str]]) 
     for at, name in enumerate(blocks):
         near = blocks[at:] if "embedding" in name else blocks[at::-1]
         home[name] = next((known[each] for each in near if each in known), len(layers) - 1)
+    if not layers[0] and "embedding" in blocks[0]:
+        home[blocks[0]] = 0
+    if not layers[-1] and blocks[-1] not in known:
+        home[blocks[-1]] = len(layers) - 1
     return home
 
 

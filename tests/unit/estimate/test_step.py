@@ -120,6 +120,14 @@ class TestPipeline:
         assert parts(Strategy(pp=2))["pp"] == pytest.approx(64 * 2 * 1024**2 / 100e9)
         assert parts(Strategy(pp=4))["pp"] == pytest.approx(64 * 2 * 2 * 1024**2 / 100e9)
 
+    def test_an_interleaved_end_takes_the_place_of_a_layer(self) -> None:
+        # 14 layers and two ends on 4 stages of 4 chunks: each microbatch takes 4 layers on every stage, as
+        # the embedding and the head, shorter than a layer, are alone in their chunks
+        strategy = Strategy(pp=4, vpp=4, schedule="interleaved")
+        graph = gpt(layers=14, vocab=1024)
+        ends, none = (parts(strategy, each, 8, free=True) for each in (graph, without_ends(graph)))
+        assert ends["step"] - ends["optimizer"] == pytest.approx(none["step"] - none["optimizer"])
+
     def test_a_large_stage_early_in_the_pipeline_works_ahead(self) -> None:
         # 9 layers on 4 stages: 2 + 3 + 2 + 2. Of 8 microbatches the second stage does two forwards while it
         # waits for its first backward; if all forwards come first, they are waited for as well.
