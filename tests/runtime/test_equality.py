@@ -15,7 +15,7 @@ _ZOO = (
     "sequence-parallel", "context-parallel kind=ring", "context-parallel kind=allgather",
     "context-parallel kind=ulysses", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-v",
     "dualpipe", "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages",
-    "recompute", "offload", "per-layer layers=0-1:dp2,2-:tp2",
+    "recompute", "offload",
 )  # fmt: skip
 _WIDE = ("hsdp shard=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved", "mixed")
 _OTHERS = {

@@ -200,6 +200,8 @@ def _bundle(builder: Builder, groups: Groups, amount: float, members: Sequence[W
     if "gradients" in shards:  # summed after each microbatch, so on its own route
         copies = sum(device in placed.mesh.devices for device in groups[0])
         shards = {what: min(ranks or copies, copies) for what, ranks in shards.items()}
+        if copies == 1:  # nobody on the route to share with: each device keeps all and updates all
+            shards = {}
     _check_shards(instance.name, shards, copies)
     return Bundle(
         block=instance.block, stage=builder.stages[index], mesh=placed.mesh, groups=groups, first_groups=(),

@@ -30,10 +30,10 @@ def look_up(work: Work) -> tuple[torch.Tensor, ...]:
 def _rows(work: Work, table: Tensor) -> torch.Tensor:
     tokens, weight, first = work.inputs[0], work.weights[table.name], work.at[table.dims[0]][0]
     if table.dims[0] == "positions":
-        return weight[torch.arange(*work.at["seq"], device=weight.device) - first]
-    if table.dims[0] != "vocab":
+        tokens = torch.arange(*work.at["seq"], device=weight.device)
+    elif table.dims[0] != "vocab":
         return weight[:1] if first == 0 else torch.zeros_like(weight[:1])
-    if work.length("vocab") == work.sizes["vocab"]:
+    if work.length(table.dims[0]) == work.sizes[table.dims[0]]:
         return F.embedding(tokens, weight)
     here = (tokens >= first) & (tokens < first + weight.shape[0])
     return F.embedding((tokens - first) * here, weight) * here.unsqueeze(-1)
