@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import interruptions, money, target
 from trainwright.cli.knobs import LIMITED
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-range", metavar="A:B", help="compare A, 2A, 4A ... B sequences per step, per token"
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
-    parser.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     parser.add_argument(
         "--cost", metavar="SOURCE",
@@ -49,12 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"
     )
-    parser.add_argument("--price", metavar="PRICE", help='per device and hour, like "2.5 $/h"')
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
     parser.add_argument("--csv", metavar="FILE", help="the strategies as CSV")
     parser.add_argument("--quiet", action="store_true", help="only the table of strategies")
+    for group in (target, interruptions, money):
+        group.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

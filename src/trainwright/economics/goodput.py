@@ -21,15 +21,15 @@ from statistics import NormalDist
 DAY_S = 86400.0
 _MOST_EXPONENT = 500.0  # beyond it nothing is ever finished
 
-# Llama 3 405B, 54 days on 16,384 H100 (Dubey et al. 2024, arXiv 2407.21783, section 3.3.4): 466 interruptions,
-# of which 419 unexpected and 47 planned. Kokolis et al. 2024 (arXiv 2410.21680) report 6.5 and 2.3 failures in
-# 1,000 days of a node of 8 A100, which is 8.1e-4 and 2.9e-4 per device.
+# Llama 3 405B, 54 days on 16,384 H100 (Dubey et al. 2024, arXiv 2407.21783, section 3.3.4): 466
+# interruptions, of which 419 unexpected and 47 planned. Kokolis et al. 2024 (arXiv 2410.21680) report 6.5 and
+# 2.3 failures in 1,000 days of a node of 8 A100, which is 8.1e-4 and 2.9e-4 per device.
 FAILURES_PER_DEVICE_DAY = 419 / (54 * 16384)
 PLANNED_PER_DAY = 47 / 54
 
-# MegaScale (Jiang et al. 2024, arXiv 2402.15627) finds and diagnoses a failure in under 10 minutes on average,
-# and has caught up with the work lost within 15. Kokolis et al. assume 5 minutes to start again. We take half
-# of the bound for the first. Llama 3 states neither.
+# MegaScale (Jiang et al. 2024, arXiv 2402.15627) finds and diagnoses a failure in under 10 minutes on
+# average, and has caught up with the work lost within 15. Kokolis et al. assume 5 minutes to start again. We
+# take half of the bound for the first. Llama 3 states neither.
 DETECTION_S = 300.0
 RESTART_S = 300.0
 
@@ -37,9 +37,9 @@ RESTART_S = 300.0
 NODE_BYTES_PER_S = 1e9
 STORAGE_BYTES_PER_S = 2e12
 
-# MegaScale gained about 0.7 % by removing slow machines (recalled): among the 1,536 nodes of 12,288 devices the
-# slowest is 3.3 standard deviations behind, so that one is 0.2 % of a step. Step times are fitted to runs that
-# had stragglers of their own: this is what larger scale adds, and deliberately small.
+# MegaScale gained about 0.7 % by removing slow machines (recalled): among the 1,536 nodes of 12,288 devices
+# the slowest is 3.3 standard deviations behind, so that one is 0.2 % of a step. Step times are fitted to runs
+# that had stragglers of their own: this is what larger scale adds, and deliberately small.
 STEP_JITTER = 0.002
 
 

@@ -26,11 +26,11 @@ class Law:
 
     def loss(self, parameters: float, tokens: float) -> float:
         """The loss of so many parameters after so many tokens."""
-        return self.least_loss(parameters) + self.token_factor / tokens**self.token_exponent
+        return self.least_loss(parameters) + float(self.token_factor / tokens**self.token_exponent)
 
     def least_loss(self, parameters: float) -> float:
         """The loss that so many parameters approach and never reach."""
-        return self.floor + self.parameter_factor / parameters**self.parameter_exponent
+        return self.floor + float(self.parameter_factor / parameters**self.parameter_exponent)
 
     def tokens(self, parameters: float, loss: float) -> float:
         """Tokens after which so many parameters have this loss, which is above the least."""

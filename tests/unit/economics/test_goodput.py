@@ -83,7 +83,9 @@ def test_a_random_history_agrees() -> None:
         elapsed += 300.0
     told = goodput(
         replace(RUN, state_bytes=5e12),
-        replace(QUIET, failures_per_device_day=24 / 800, detection_s=100.0, restart_s=200.0, interval_s=500.0),
+        replace(
+            QUIET, failures_per_device_day=24 / 800, detection_s=100.0, restart_s=200.0, interval_s=500.0
+        ),
     )
     assert told.share == pytest.approx(500.0 * done / elapsed, abs=0.01)
 
@@ -109,7 +111,9 @@ def test_planned_interruptions_take_their_time() -> None:
     assert goodput(RUN, still).share == pytest.approx(0.96)
 
 
-@pytest.mark.parametrize(("nodes", "behind"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (100, 2.5076), (1000, 3.2414)])
+@pytest.mark.parametrize(
+    ("nodes", "behind"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (100, 2.5076), (1000, 3.2414)]
+)
 def test_the_slowest_of_many_is_as_tables_have_it(nodes: int, behind: float) -> None:
     assert slowest_of(nodes) == pytest.approx(behind, rel=0.05 if nodes == 2 else 0.01, abs=1e-12)
 

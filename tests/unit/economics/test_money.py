@@ -18,7 +18,7 @@ def test_a_device_used_to_its_end_has_cost_its_capital() -> None:
 
 
 def test_the_usual_capital_is_near_the_prices_of_servers_of_eight() -> None:
-    # 12,500 h: DGX H100 300,000 $, rented at 2.99 $/h; DGX A100 199,000 $ at 1.79 $/h; DGX B200 515,000 $ at 4.99
+    # 12,500 h: DGX H100 300,000 $, rented at 2.99 $/h; DGX A100 199,000 $ at 1.79; DGX B200 515,000 $ at 4.99
     assert usual_capital(2.99) == pytest.approx(300_000 / 8, rel=0.01)
     assert usual_capital(1.79) == pytest.approx(199_000 / 8, rel=0.12)
     assert usual_capital(4.99) == pytest.approx(515_000 / 8, rel=0.05)
