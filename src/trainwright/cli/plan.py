@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch", metavar="N", help="sequences per step")
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
     batch.add_argument(
-        "--batch-range", metavar="A:B", help="compare A, 2A, 4A ... B sequences per step, per token"
+        "--batch-range",
+        metavar="A:B",
+        help="compare A, 2A, 4A ... B sequences per step, per token (see --critical-batch)",
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")

@@ -81,7 +81,9 @@ def _batches(options: argparse.Namespace, subject: Subject) -> tuple[tuple[int, 
     doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
     batches = tuple(dict.fromkeys([*doubled, high]))
     listed = ", ".join(map(str, batches))
-    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared per token"
+    charged = (options.target_loss or options.critical_batch) and options.critical_batch != "none"
+    how = "by what their tokens are worth" if charged else "per token"
+    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared {how}"
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
