@@ -52,7 +52,8 @@ def curve_lines(sizing: Sizing) -> Iterator[str]:
 
 def _point(summary: Summary) -> str:
     budget = summary.budget
-    return f"{summary.devices:,} devices, {budget.days:,.1f} days, {budget.dollars:,.0f} $"
+    devices = "one device" if summary.devices == 1 else f"{summary.devices:,} devices"
+    return f"{devices}, {budget.days:,.1f} days, {budget.dollars:,.0f} $"
 
 
 def curve_json(sizing: Sizing) -> Mapping[str, object]:

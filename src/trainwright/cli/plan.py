@@ -97,9 +97,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _size(options: argparse.Namespace, bounds: limits.Limits) -> int:
-    """Find the smallest cluster, then show it: the counts around it, and its plans as ever."""
+    """Find a cluster within the limits, then show it: the counts around it, and its plans as ever."""
     from trainwright.cli.answer import answer_of, json_of
     from trainwright.cli.curve import curve_csv, curve_json, curve_lines, curve_table
+    from trainwright.cli.request import parse_request
     from trainwright.cli.show import Show
     from trainwright.cli.sizing import size_of
     from trainwright.report import tables
@@ -107,7 +108,7 @@ def _size(options: argparse.Namespace, bounds: limits.Limits) -> int:
 
     with Show(patient=True) as show:
         sizing = size_of(options, bounds, show.told)
-    answer = answer_of(sizing.request)
+    answer = answer_of(parse_request(options, sizing.chosen.devices))
     tree = {**json_of(answer), **curve_json(sizing)}
     if options.csv:
         save_text(Path(options.csv), curve_csv(sizing))

@@ -24,18 +24,30 @@ Told = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """The best plan at each count of devices that has one, by count; and the smallest within the limits."""
+    """The best plan at each count of devices that has one, by count; some are within the limits."""
 
     limits: Limits
     curve: tuple[Summary, ...]
-    smallest: Summary
-    request: Request  # for the smallest
+
+    @property
+    def within(self) -> tuple[Summary, ...]:
+        """Those within the limits, by count."""
+        return tuple(each for each in self.curve if meets(self.limits, each))
+
+    @property
+    def smallest(self) -> Summary:
+        """The one within the limits that has the fewest devices."""
+        return self.within[0]
 
     @property
     def fastest(self) -> Summary:
         """The one within the limits that ends first."""
-        within = [each for each in self.curve if meets(self.limits, each)]
-        return min(within, key=lambda each: each.budget.days)
+        return min(self.within, key=lambda each: each.budget.days)
+
+    @property
+    def chosen(self) -> Summary:
+        """The smallest; with a budget alone, which one device may meet in a hundred years, the fastest."""
+        return self.smallest if self.limits.max_days < inf else self.fastest
 
 
 def meets(limits: Limits, summary: Summary) -> bool:
@@ -69,12 +81,10 @@ def size_of(options: argparse.Namespace, limits: Limits, told: Told) -> Sizing:
         found |= _best(options, count)
         if count in found and meets(limits, found[count]):
             break
-    curve = tuple(found[count] for count in sorted(found))
-    smallest = next((each for each in curve if meets(limits, each)), None)
-    if smallest is None:
-        raise _miss(largest, limits, curve)
-    request = parse_request(options, smallest.devices)
-    return Sizing(limits=limits, curve=curve, smallest=smallest, request=request)
+    sizing = Sizing(limits=limits, curve=tuple(found[count] for count in sorted(found)))
+    if not sizing.within:
+        raise _miss(largest, limits, sizing.curve)
+    return sizing
 
 
 def _best(options: argparse.Namespace, count: int, *, is_last: bool = False) -> dict[int, Summary]:

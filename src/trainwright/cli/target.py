@@ -101,11 +101,11 @@ def _budget(text: str | None, graph: Graph) -> tuple[float, str]:
 
 
 def _charged(tokens: float, batch_tokens: tuple[int, ...], critical: float, how: str) -> str:
-    """What the batches make of the tokens that a small one needs."""
+    """What the smallest and the largest batch make of the tokens that a small one needs."""
     each = [
         f"{render_si(tokens * batch_charge(batch, critical), 'tokens')} at a batch of "
         f"{render_si(batch, 'tokens')}"
-        for batch in batch_tokens
+        for batch in dict.fromkeys((min(batch_tokens), max(batch_tokens)))
     ]
     return f"Critical batch {render_si(critical, 'tokens')} ({how}): {', '.join(each)}"
 

@@ -202,6 +202,7 @@ class TestSmallestCluster:
 
     def test_a_budget_bounds_it_from_above(self) -> None:
         curve = json.loads(trainwright(*RANGE, "--max-dollars", "1e9", "--json").stdout)
+        assert (curve["smallest"], curve["fastest"], curve["cluster"]["count"]) == (1, 64, 64)
         middle = sorted(row["dollars"] for row in curve["curve"])[len(curve["curve"]) // 2]
         text = trainwright(*RANGE, "--max-dollars", str(middle), "--devices-range", "4..64").stdout
         assert "Smallest within" in text
