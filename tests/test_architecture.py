@@ -16,7 +16,7 @@ LAYERS = (
     ("errors",),
     ("units",),
     ("cluster", "model"),
-    ("cost",),
+    ("cost", "economics"),
     ("plan",),
     ("program",),
     ("simulate", "estimate"),

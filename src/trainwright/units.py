@@ -18,6 +18,12 @@ _SUFFIXES: dict[str, dict[str, float]] = {
     "s": {p + "s": f for p, f in ({"": 1.0} | _SMALL).items()} | {"min": 60.0, "h": 3600.0, "d": 86400.0},
     "W": {p + "W": f for p, f in _DECIMAL.items()},
     "$/h": {"$/h": 1.0, "USD/h": 1.0},
+    "$": {p + s: f for p, f in _DECIMAL.items() for s in ("$", "USD")},
+    "$/kWh": {"$/kWh": 1.0, "USD/kWh": 1.0, "ct/kWh": 0.01},
+    "kg/kWh": {"kg/kWh": 1.0, "g/kWh": 1e-3},
+    "years": {"years": 1.0, "year": 1.0, "y": 1.0, "months": 1.0 / 12.0},
+    "/day": {"/day": 1.0, "/week": 1.0 / 7.0},
+    "/device-day": {"/device-day": 1.0, "/device-year": 1.0 / 365.25},
     "tokens": {p + s: f for p, f in (_DECIMAL | {"B": 1e9}).items() for s in ("", "tokens", " tokens")},
 }
 _EXAMPLE = {
@@ -27,6 +33,12 @@ _EXAMPLE = {
     "s": "5 us",
     "W": "700 W",
     "$/h": "2.50 $/h",
+    "$": "37500 $",
+    "$/kWh": "0.08 $/kWh",
+    "kg/kWh": "400 g/kWh",
+    "years": "4 years",
+    "/day": "0.9 /day",
+    "/device-day": "4.7e-4 /device-day",
     "tokens": "15T",
 }
 _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$", re.DOTALL)
@@ -59,6 +71,17 @@ def parse_whole(text: str, thing: str, *, most: int | None = None) -> int:
     if most is not None and int(text) > most:
         raise BadInput(thing, text, f"is more than {most:,}", "ask for less")
     return int(text)
+
+
+def parse_number(text: str, thing: str, example: str) -> float:
+    """The plain number above zero that `text` writes; for what has no unit, or has it in its name."""
+    match = _NUMBER.match(text)
+    if match is None or match[2]:
+        raise BadInput(thing, text, "is not a number", f"write it like {example}")
+    value = float(match[1])
+    if not 0 < value < math.inf:
+        raise BadInput(thing, text, "is not above zero and finite", f"write it like {example}")
+    return value
 
 
 def render_bytes(value: float) -> str:

@@ -3,7 +3,14 @@
 import pytest
 
 from trainwright.errors import BadInput
-from trainwright.units import parse_quantity, parse_whole, render_bytes, render_duration, render_si
+from trainwright.units import (
+    parse_number,
+    parse_quantity,
+    parse_whole,
+    render_bytes,
+    render_duration,
+    render_si,
+)
 
 
 @pytest.mark.parametrize(
@@ -118,3 +125,27 @@ def test_a_whole_number_has_a_limit_where_one_is_given() -> None:
     assert parse_whole("8", "--batch", most=8) == 8
     with pytest.raises(BadInput, match='--batch "9": is more than 8; ask for less'):
         parse_whole("9", "--batch", most=8)
+
+
+def test_a_plain_number_has_no_unit_and_is_above_zero() -> None:
+    assert parse_number("5e6", "--max-dollars", "5e6") == 5e6
+    with pytest.raises(BadInput, match="is not a number"):
+        parse_number("5 days", "--max-days", "30")
+    for text in ("0", "-1", "1e999"):
+        with pytest.raises(BadInput, match="is not above zero and finite"):
+            parse_number(text, "--max-days", "30")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("30k$", "$", 30_000.0),
+        ("8 ct/kWh", "$/kWh", 0.08),
+        ("400 g/kWh", "kg/kWh", 0.4),
+        ("18 months", "years", 1.5),
+        ("7 /week", "/day", 1.0),
+        ("365.25 /device-year", "/device-day", 1.0),
+    ],
+)
+def test_money_and_rates_have_units(text: str, unit: str, value: float) -> None:
+    assert parse_quantity(text, unit) == pytest.approx(value)

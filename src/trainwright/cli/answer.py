@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from trainwright.cli.request import Request
+from trainwright.economics.batch import batch_charge
+from trainwright.estimate.types import Array
 from trainwright.plan.strategy import Strategy
 from trainwright.report.files import render_csv
 from trainwright.report.limits import limits
@@ -41,13 +45,14 @@ def answer_of(request: Request) -> Answer:
     if not len(found.best):
         raise nearest_miss(question, found)
     summaries = _summaries(request, found.best.take(slice(0, question.top)))
-    roomier_s = float(found.roomier.step_s[0] / found.roomier.global_batch[0]) * summaries[0].global_batch
+    slower = float(_worth_s(question, found.roomier)[0] / _worth_s(question, found.best)[0])
+    roomier_s = slower * summaries[0].step_s
     return Answer(
         notes=(*request.notes, _searched(found)),
         summaries=summaries,
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
-        what_if=_what_if(request, found, summaries[0]),
+        what_if=_what_if(question, found),
         compared=len(_rivals(question, found)),
         considered=found.considered,
         evaluated=found.evaluated,
@@ -73,15 +78,24 @@ def _rivals(question: Question, found: Found) -> Candidates:
     return found.best if question.objective in _BY_TIME else found.best.take(slice(0, 1))
 
 
-def _what_if(request: Request, found: Found, winner: Summary) -> tuple[WhatIf, ...]:
+def _what_if(question: Question, found: Found) -> tuple[WhatIf, ...]:
     """Each resource answered by the best plans kept (a lower bound); memory capacity by the search itself."""
-    rivals = _rivals(request.question, found)
-    answers = what_if(request.question.job, rivals.strategies, rivals.global_batch)
-    roomier = found.roomier
-    before, after = winner.step_s / winner.global_batch, roomier.step_s[0] / roomier.global_batch[0]
-    faster = max(float(before / after - 1.0), 0.0)
+    rivals, roomier = _rivals(question, found), found.roomier
+    answers = what_if(question.job, rivals.strategies, rivals.global_batch, _charge(question, rivals))
+    faster = max(float(_worth_s(question, found.best)[0] / _worth_s(question, roomier)[0] - 1.0), 0.0)
     room = WhatIf(resource="memory capacity", faster=faster, strategy=roomier.strategies[0])
     return (*answers[:2], room, *answers[2:])
+
+
+def _worth_s(question: Question, candidates: Candidates) -> Array:
+    """Seconds of each candidate for what a sequence is worth at a small batch."""
+    return candidates.step_s / candidates.global_batch * _charge(question, candidates)
+
+
+def _charge(question: Question, candidates: Candidates) -> Array:
+    """How many tokens each candidate's batch needs for the worth of one."""
+    tokens = [int(batch) * question.job.seq for batch in candidates.global_batch]
+    return np.array([batch_charge(each, question.critical_batch_tokens) for each in tokens])
 
 
 def json_of(answer: Answer) -> Mapping[str, object]:
@@ -120,13 +134,16 @@ def _row(rank: int, summary: Summary) -> dict[str, object]:
     numbers = (
         "global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s",
         "tokens_per_s_per_device", "mfu", "hfu", "exposed_fraction", "total_bytes", "host_bytes", "power_w",
+        "joules_per_token", "tokens_per_joule", "effective_tokens_per_s",
     )  # fmt: skip
+    takes = ("days", "steady_days", "device_hours", "dollars", "dollars_per_million_tokens", "kwh", "co2e_kg")
     budget = summary.budget
     return (
         {"rank": rank, "strategy": str(summary.strategy)}
         | knobs
         | {name: getattr(summary, name) for name in numbers}
-        | {"budget_tokens": budget.tokens, "days": budget.days, "dollars": budget.dollars, "kwh": budget.kwh}
+        | {"goodput": summary.goodput.share if summary.goodput else 1.0, "budget_tokens": budget.tokens}
+        | {name: getattr(budget, name) for name in takes}
         | {f"time_{name}_s": value for name, value in summary.time_s.items()}
         | {f"communication_{name}_s": value for name, value in summary.communication_s.items()}
         | {f"memory_{name}_bytes": value for name, value in summary.memory_bytes.items()}

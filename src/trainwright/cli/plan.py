@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import interruptions, limits, money, target
 from trainwright.cli.knobs import LIMITED
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch", metavar="N", help="sequences per step")
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
     batch.add_argument(
-        "--batch-range", metavar="A:B", help="compare A, 2A, 4A ... B sequences per step, per token"
+        "--batch-range",
+        metavar="A:B",
+        help="compare A, 2A, 4A ... B sequences per step, per token (see --critical-batch)",
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
-    parser.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     parser.add_argument(
         "--cost", metavar="SOURCE",
@@ -49,12 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"
     )
-    parser.add_argument("--price", metavar="PRICE", help='per device and hour, like "2.5 $/h"')
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
-    parser.add_argument("--csv", metavar="FILE", help="the strategies as CSV")
+    parser.add_argument(
+        "--csv",
+        metavar="FILE",
+        help="the strategies as CSV; with a deadline or budget, the counts of devices",
+    )
     parser.add_argument("--quiet", action="store_true", help="only the table of strategies")
+    for group in (target, limits, interruptions, money):
+        group.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.errors import InfeasiblePlan
     from trainwright.report.files import render_json, save_text
 
+    if (bounds := limits.parse_limits(options)) is not None:
+        return _size(options, bounds)
     request = parse_request(options)
     flexible = _flexible(options, request)
     try:
@@ -84,6 +93,33 @@ def run(options: argparse.Namespace) -> int:
     _show(answer, quiet=options.quiet)
     if flexible:
         _show_flexible(options, flexible)
+    return 0
+
+
+def _size(options: argparse.Namespace, bounds: limits.Limits) -> int:
+    """Find a cluster within the limits, then show it: the counts around it, and its plans as ever."""
+    from trainwright.cli.answer import answer_of, json_of
+    from trainwright.cli.curve import curve_csv, curve_json, curve_lines, curve_table
+    from trainwright.cli.request import parse_request
+    from trainwright.cli.show import Show
+    from trainwright.cli.sizing import size_of
+    from trainwright.report import tables
+    from trainwright.report.files import render_json, save_text
+
+    with Show(patient=True) as show:
+        sizing = size_of(options, bounds, show.told)
+    answer = answer_of(parse_request(options, sizing.chosen.devices))
+    tree = {**json_of(answer), **curve_json(sizing)}
+    if options.csv:
+        save_text(Path(options.csv), curve_csv(sizing))
+    if options.json == "-":
+        print(render_json(tree), end="")
+        return 0
+    if options.json:
+        save_text(Path(options.json), render_json(tree))
+    console = tables.open_console()
+    tables.show(console, curve_table(sizing), *curve_lines(sizing), "")
+    _show(answer, quiet=options.quiet)
     return 0
 
 

@@ -1,9 +1,11 @@
 """What a user asks of a plan, read from the options."""
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from trainwright.cli.interruptions import parse_reliability
 from trainwright.cli.knobs import LIMITED
+from trainwright.cli.money import parse_prices
 from trainwright.cli.subject import (
     MOST_BATCH,
     Subject,
@@ -12,19 +14,17 @@ from trainwright.cli.subject import (
     parse_batch,
     parse_subject,
 )
-from trainwright.cluster.types import Cluster, Device
+from trainwright.cli.target import parse_target
+from trainwright.cluster.types import Device
 from trainwright.cost.constants import AXES, Stack
 from trainwright.errors import BadInput
 from trainwright.estimate.types import Job
-from trainwright.model.graph import Graph, parameters
 from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
-from trainwright.units import parse_quantity, parse_whole, render_si
-
-_TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
+from trainwright.units import parse_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +37,33 @@ class Request:
     pareto: bool
 
 
-def parse_request(options: argparse.Namespace) -> Request:
-    """The request that the options describe."""
-    subject = parse_subject(options)
-    cluster, stack = _priced(subject.cluster, options.price), subject.stack
+def parse_request(options: argparse.Namespace, devices: int | None = None) -> Request:
+    """The request that the options describe; on so many devices, if that is not up to the cluster."""
+    subject = parse_subject(options, devices)
+    prices, stack = parse_prices(options, subject.cluster), subject.stack
     batches, batch_note = _batches(options, subject)
-    tokens, token_note = _tokens(options.tokens, subject.graph)
+    target = parse_target(options, subject.graph, tuple(batch * subject.seq for batch in batches))
     objective(options.objective)
     job = Job(
-        graph=subject.graph, cluster=cluster, stack=stack, efficiency=subject.efficiency, seq=subject.seq,
-        global_batch=batches[0],
+        graph=subject.graph, cluster=prices.cluster, stack=stack, efficiency=subject.efficiency,
+        seq=subject.seq, global_batch=batches[0],
     )  # fmt: skip
     return Request(
         question=Question(
             job=job, batches=batches,
-            fixed=_fixed(options, cluster.device, stack), most=_most(options, stack),
+            fixed=_fixed(options, prices.cluster.device, stack), most=_most(options, stack),
             objective=options.objective, top=parse_whole(options.top, "--top"),
+            critical_batch_tokens=target.critical_batch_tokens, dollars_per_kwh=prices.dollars_per_kwh,
         ),
         terms=Terms(
-            interval=subject.interval, tokens=tokens, dollars_per_device_hour=cluster.device.price_per_hour
+            interval=subject.interval, tokens=target.tokens,
+            dollars_per_device_hour=prices.cluster.device.price_per_hour,
+            dollars_per_kwh=prices.dollars_per_kwh, grid_kg_per_kwh=prices.grid_kg_per_kwh,
+            reliability=parse_reliability(options), critical_batch_tokens=target.critical_batch_tokens,
         ),
-        notes=(subject.title, batch_note, token_note, *subject.basis, *_lacks(options, stack)),
+        notes=(
+            subject.title, batch_note, *target.notes, prices.note, *subject.basis, *_lacks(options, stack),
+        ),
         pareto=options.pareto,
     )  # fmt: skip
 
@@ -75,17 +81,9 @@ def _batches(options: argparse.Namespace, subject: Subject) -> tuple[tuple[int, 
     doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
     batches = tuple(dict.fromkeys([*doubled, high]))
     listed = ", ".join(map(str, batches))
-    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared per token"
-
-
-def _tokens(text: str | None, graph: Graph) -> tuple[float, str]:
-    if text:
-        tokens = parse_quantity(text, "tokens", "--tokens")
-        if tokens == 0:
-            raise BadInput("--tokens", text, "is zero", 'write it like "15T"')
-        return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
-    tokens = _TOKENS_PER_PARAMETER * parameters(graph)
-    return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
+    charged = (options.target_loss or options.critical_batch) and options.critical_batch != "none"
+    how = "by what their tokens are worth" if charged else "per token"
+    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared {how}"
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
@@ -127,10 +125,3 @@ def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:
     return {"vpp": stack.most_vpp} | {
         knob_name(knob): parse_whole(text, f"--max-{knob}") for knob, text in stated.items() if text
     }
-
-
-def _priced(cluster: Cluster, price: str | None) -> Cluster:
-    if not price:
-        return cluster
-    dollars = parse_quantity(price, "$/h", "--price")
-    return replace(cluster, device=replace(cluster.device, price_per_hour=dollars))

@@ -9,12 +9,12 @@ _LINE_S = 10.0  # between lines where there is no terminal
 
 
 class Show:
-    """Progress on standard error, as long as it is open."""
+    """Progress on standard error, as long as it is open; `patient`: no line before it has taken a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._shown_s = 0.0
+        self._shown_s = time.monotonic() if patient else 0.0
 
     def __enter__(self) -> "Show":
         if sys.stderr.isatty():

@@ -1,7 +1,7 @@
 """What a command is about, read from the options: a model on a cluster, with software, at a length."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 
 from trainwright.cluster.load import load_cluster
@@ -36,11 +36,12 @@ class Subject:
     basis: tuple[str, ...]  # what the constants rest on
 
 
-def parse_subject(options: argparse.Namespace) -> Subject:
-    """The subject that `model`, `cluster`, `--stack` and `--seq` describe."""
+def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Subject:
+    """The subject that `model`, `cluster`, `--stack` and `--seq` describe; on so many devices, if stated."""
     architecture = load_model(options.model)
     graph = build_graph(architecture)
     cluster = load_cluster(options.cluster)
+    cluster = replace(cluster, count=devices) if devices else cluster
     constants = load_constants()
     asked = constants.stack(stack_name(options.stack)) if options.stack else None
     source = build_source(options.cost, options.cluster, cluster, constants, asked) or _calibrated(

@@ -2,26 +2,40 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
 from trainwright.cluster.power import Activity, device_w, power_w
 from trainwright.cost.load import Interval
+from trainwright.cost.state import weight_sizes
+from trainwright.economics.batch import batch_charge
+from trainwright.economics.goodput import DAY_S, Goodput, Reliability, Run, goodput
+from trainwright.economics.money import GRID_KG_PER_KWH
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
-from trainwright.model.graph import is_layer
+from trainwright.model.graph import is_layer, parameters
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategies, Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a number of tokens takes on the whole cluster."""
+    """What a run takes on the whole cluster, interruptions included.
+
+    `least_tokens` would do at a small batch, `tokens` are trained on; `steady_days` would pass without
+    interruptions.
+    """
 
     tokens: float
+    least_tokens: float
     days: float
+    steady_days: float
+    device_hours: float
     dollars: float
+    dollars_per_million_tokens: float
     kwh: float
+    co2e_kg: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +44,8 @@ class Summary:
 
     `mfu` counts model FLOPs as Megatron-LM and PaLM do (6 N D plus attention over every key, 12 L h s D),
     against the peak of the strategy's precision; `hfu` adds what is computed again. `time_s` are the parts
-    of the step (of communication, the exposed part), `communication_s` the whole communication.
+    of the step (of communication, the exposed part), `communication_s` the whole communication. Of speeds
+    only `effective_tokens_per_s` counts interruptions and stragglers; energy per token is that of a step.
     """
 
     strategy: Strategy
@@ -53,16 +68,27 @@ class Summary:
     host_bytes: float
     power_w: float  # of the whole cluster, at the meter
     device_w: float  # of one device
+    joules_per_token: float
+    tokens_per_joule: float
+    goodput: Goodput | None  # nothing, if no interruptions are asked about
+    effective_tokens_per_s: float
     budget: Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What turns times into ranges and money: the interval of a prediction, tokens, a price."""
+    """What turns times into ranges and money: the interval of a prediction, tokens, prices, interruptions.
+
+    A batch is charged with more tokens only if a critical batch is given, in tokens.
+    """
 
     interval: Interval
     tokens: float
     dollars_per_device_hour: float
+    dollars_per_kwh: float = 0.0  # on top: zero where the price of an hour includes electricity
+    grid_kg_per_kwh: float = GRID_KG_PER_KWH
+    reliability: Reliability | None = None
+    critical_batch_tokens: float = inf
 
 
 def summarize(job: Job, strategies: Strategies, terms: Terms) -> tuple[Summary, ...]:
@@ -84,6 +110,8 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
     rate = cluster.count * cluster.device.peak(strategy.precision) * step
     activity = activity_of(time, {n: float(v[index]) for n, v in result.communication_s.items()}, step)
     power = float(power_w(cluster, activity))
+    interrupted = _goodput(job, strategy, step, terms)
+    effective = tokens_per_s * (interrupted.speed if interrupted else 1.0)
     return Summary(
         strategy=strategy,
         global_batch=batch,
@@ -105,7 +133,11 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         host_bytes=float(result.host_bytes[index]),
         power_w=power,
         device_w=float(device_w(cluster, activity)),
-        budget=_budget(tokens_per_s, power, cluster.count, terms),
+        joules_per_token=power / tokens_per_s,
+        tokens_per_joule=tokens_per_s / power if power else inf,
+        goodput=interrupted,
+        effective_tokens_per_s=effective,
+        budget=_budget(batch * job.seq, (tokens_per_s, effective), power, cluster.count, terms),
     )
 
 
@@ -117,13 +149,38 @@ def activity_of(time_s: Mapping[str, float], communication_s: Mapping[str, float
     return Activity(matrix=matrix_s / step_s, memory=memory_s / step_s, link=link_s / step_s)
 
 
-def _budget(tokens_per_s: float, power: float, devices: int, terms: Terms) -> Budget:
-    seconds = terms.tokens / tokens_per_s
+def _goodput(job: Job, strategy: Strategy, step_s: float, terms: Terms) -> Goodput | None:
+    """How interruptions bear on a strategy; a checkpoint holds weights and optimizer state."""
+    if terms.reliability is None:
+        return None
+    weight, optimizer = weight_sizes(job.stack, np.array(strategy.precision == "fp32"))
+    run = Run(
+        devices=job.cluster.count,
+        nodes=-(-job.cluster.count // job.cluster.node_size),
+        step_s=step_s,
+        state_bytes=float(weight + optimizer) * parameters(job.graph),
+    )
+    return goodput(run, terms.reliability)
+
+
+def _budget(
+    batch_tokens: int, rates: tuple[float, float], power: float, devices: int, terms: Terms
+) -> Budget:
+    """Of a run at a steady and an effective rate of tokens; the time that is lost draws the same power."""
+    tokens = terms.tokens * batch_charge(batch_tokens, terms.critical_batch_tokens)
+    steady_s, seconds = (tokens / rate if rate else inf for rate in rates)
+    hours, kwh = seconds / 3600.0 * devices, seconds * power / 3.6e6
+    dollars = hours * terms.dollars_per_device_hour + kwh * terms.dollars_per_kwh
     return Budget(
-        tokens=terms.tokens,
-        days=seconds / 86400.0,
-        dollars=seconds / 3600.0 * devices * terms.dollars_per_device_hour,
-        kwh=seconds * power / 3.6e6,
+        tokens=tokens,
+        least_tokens=terms.tokens,
+        days=seconds / DAY_S,
+        steady_days=steady_s / DAY_S,
+        device_hours=hours,
+        dollars=dollars,
+        dollars_per_million_tokens=dollars / tokens * 1e6,
+        kwh=kwh,
+        co2e_kg=kwh * terms.grid_kg_per_kwh,
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cluster.types import Cluster, Level
 from trainwright.estimate.step import estimate
-from trainwright.estimate.types import Job
+from trainwright.estimate.types import Array, Job
 from trainwright.plan.strategy import Strategies, Strategy
 
 BETTER = 1.25
@@ -63,16 +63,19 @@ CHANGES: Mapping[str, Callable[[Job], Job]] = {
 }
 
 
-def what_if(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -> tuple[WhatIf, ...]:
+def what_if(
+    job: Job, strategies: Strategies, global_batch: NDArray[np.int64], charge: Array | float = 1.0
+) -> tuple[WhatIf, ...]:
     """Each change, answered by the best of the given strategies: those that fit, the best of them first.
 
     A quarter more of one resource makes no strategy more than a quarter faster, so the answer is exact if
-    the strategies include all that need at most 1.25 times the best time.
+    the strategies include all that need at most 1.25 times the best time. `charge` is how many sequences the
+    batch of each strategy needs for the worth of one.
     """
-    before = _per_sequence(job, strategies, global_batch)[0]
+    before = (charge * _per_sequence(job, strategies, global_batch))[0]
     answers = []
     for resource, change in CHANGES.items():
-        after = _per_sequence(change(job), strategies, global_batch)
+        after = charge * _per_sequence(change(job), strategies, global_batch)
         best = int(np.argmin(after)) if after.min() < after[0] * (1.0 - 1e-6) else 0
         answers.append(
             WhatIf(resource=resource, faster=float(before / after[best] - 1.0), strategy=strategies[best])
@@ -80,7 +83,7 @@ def what_if(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -
     return tuple(answers)
 
 
-def _per_sequence(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -> NDArray[np.float64]:
+def _per_sequence(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -> Array:
     return estimate(replace(job, global_batch=global_batch), strategies).step_s / global_batch
 
 

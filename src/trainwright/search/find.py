@@ -11,10 +11,12 @@ Memory head-room as the objective, and the Pareto front, evaluate every strategy
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.economics.batch import batch_charge
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.strategy import Strategies
@@ -33,7 +35,11 @@ _MOST_PENDING = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is searched: a job at one or several global batches, with some knobs fixed or bounded."""
+    """What is searched: a job at one or several global batches, with some knobs fixed or bounded.
+
+    Batches are compared by what their tokens are worth if there is a critical batch, in tokens; else by the
+    tokens alone. `dollars_per_kwh` comes on top of the price of an hour, where cost is the objective.
+    """
 
     job: Job
     batches: tuple[int, ...]
@@ -41,6 +47,8 @@ class Question:
     most: Mapping[str, int]
     objective: str = "time"
     top: int = 10
+    critical_batch_tokens: float = inf
+    dollars_per_kwh: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +140,20 @@ def _candidates(question: Question, job: Job, strategies: Strategies, result: Es
     return Candidates(
         strategies=strategies,
         global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
-        score=objective(question.objective)(job, result),
+        score=_score(question, job, result),
         step_s=result.step_s,
         total_bytes=result.total_bytes,
     )
+
+
+def _score(question: Question, job: Job, result: Estimates) -> Array:
+    """The objective, charged for what a large batch wastes: the same factor for all that share a batch."""
+    score = objective(question.objective)(job, result)
+    if question.objective == "memory":
+        return score
+    if question.objective == "cost" and question.dollars_per_kwh:
+        score = score + objective("energy")(job, result) * (question.dollars_per_kwh / 3.6e6)
+    return score * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
 
 
 def _evaluate(

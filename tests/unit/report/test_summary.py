@@ -7,8 +7,10 @@ import pytest
 from tests.builders import gpt, round_cluster, round_job
 from trainwright.cluster.power import Activity, device_w, power_w
 from trainwright.cost.load import Interval
+from trainwright.economics.goodput import Reliability
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import TIMES
+from trainwright.model.graph import parameters
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.report.limits import limits
@@ -69,6 +71,48 @@ def test_a_budget_is_time_money_and_energy() -> None:
     assert each.budget.days == pytest.approx(seconds / 86400)
     assert each.budget.dollars == pytest.approx(8 * 3.0 * seconds / 3600)
     assert each.budget.kwh == pytest.approx(each.power_w * seconds / 3.6e6)
+
+
+def test_energy_per_token_is_power_over_speed() -> None:
+    each = summary()
+    assert each.joules_per_token == pytest.approx(each.power_w / each.tokens_per_s)
+    assert each.joules_per_token * each.tokens_per_joule == pytest.approx(1.0)
+
+
+def test_money_and_carbon_follow_from_hours_and_energy() -> None:
+    terms = replace(TERMS, dollars_per_kwh=0.1, grid_kg_per_kwh=0.5)
+    budget = summarize(JOB, stack_strategies([Strategy(dp=8)]), terms)[0].budget
+    assert budget.device_hours == pytest.approx(8 * 24 * budget.days)
+    assert budget.dollars == pytest.approx(3.0 * budget.device_hours + 0.1 * budget.kwh)
+    assert budget.dollars_per_million_tokens == pytest.approx(budget.dollars / 1000)  # a billion tokens
+    assert budget.co2e_kg == pytest.approx(0.5 * budget.kwh)
+
+
+def test_interruptions_lengthen_a_run_and_leave_its_step() -> None:
+    # half of the time is lost: planned stops of 12 h a day, and nothing else
+    stops = Reliability(failures_per_device_day=0.0, planned_per_day=1.0, planned_s=43200.0, step_jitter=0.0)
+    steady, stopped = (
+        summarize(JOB, stack_strategies([Strategy(dp=8)]), replace(TERMS, reliability=each))[0]
+        for each in (None, stops)
+    )
+    assert stopped.step_s == steady.step_s
+    assert stopped.effective_tokens_per_s == pytest.approx(steady.tokens_per_s / 2)
+    assert stopped.budget.days == pytest.approx(2 * steady.budget.days)
+    assert stopped.budget.steady_days == steady.budget.days
+    assert stopped.budget.dollars == pytest.approx(2 * steady.budget.dollars)
+
+
+def test_a_checkpoint_has_14_bytes_for_a_parameter_and_12_in_full_precision() -> None:
+    terms = replace(TERMS, reliability=Reliability())
+    both = stack_strategies([Strategy(dp=8), Strategy(dp=8, precision="fp32")])
+    sizes = [each.goodput.checkpoint_bytes for each in summarize(JOB, both, terms) if each.goodput]
+    assert sizes == [14 * parameters(JOB.graph), 12 * parameters(JOB.graph)]
+
+
+def test_a_batch_as_large_as_the_critical_one_doubles_the_tokens() -> None:
+    terms = replace(TERMS, critical_batch_tokens=64 * 1024.0)
+    charged = summarize(JOB, stack_strategies([Strategy(dp=8)]), terms)[0].budget
+    assert (charged.tokens, charged.least_tokens) == (2e9, 1e9)
 
 
 def test_power_goes_from_idle_to_peak_with_hosts_and_cooling() -> None:

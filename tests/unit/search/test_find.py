@@ -1,6 +1,7 @@
 """The search: what it leaves out cannot win, and the order is always the same."""
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -174,6 +175,25 @@ def test_batches_are_compared_per_token() -> None:
     per_sequence = found.best.step_s / found.best.global_batch
     assert set(found.best.global_batch[:1]) == {32}
     assert (np.diff(per_sequence) >= -1e-12).all()
+
+
+def test_batches_are_compared_by_what_their_tokens_are_worth() -> None:
+    asked = question(batches=(8, 64), critical_batch_tokens=8 * 1024.0)
+    plain = find_plans(replace(asked, critical_batch_tokens=inf)).best
+    charged = find_plans(asked).best
+    assert plain.global_batch[0] == 64
+    assert charged.global_batch[0] == 8
+    # a batch of 8 is the critical one and needs twice the tokens, one of 64 nine times
+    factor = {8: 2.0, 64: 9.0}[int(charged.global_batch[0])]
+    seconds = charged.step_s[0] / (charged.global_batch[0] * 1024)
+    assert charged.score[0] == pytest.approx(factor * seconds)
+
+
+def test_cost_counts_electricity_that_is_paid_apart() -> None:
+    asked = question(objective="cost")
+    with_power = find_plans(replace(asked, dollars_per_kwh=1.0)).best
+    energy = find_plans(replace(asked, objective="energy")).best
+    assert with_power.score[0] >= find_plans(asked).best.score[0] + energy.score[0] / 3.6e6
 
 
 def test_more_memory_never_makes_the_best_slower() -> None:

@@ -1,0 +1,122 @@
+"""Options on when a run is done: a token budget or a loss, and the batch beyond which tokens are wasted."""
+
+import argparse
+from dataclasses import dataclass
+from math import inf
+
+from trainwright.economics.batch import batch_charge, critical_batch_tokens
+from trainwright.economics.loss import Law, is_fitted, law_of
+from trainwright.errors import BadInput
+from trainwright.model.graph import Graph, parameters
+from trainwright.model.totals import active_parameters
+from trainwright.units import parse_number, parse_quantity, render_si
+
+_TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Tokens to train on, at a small batch; batches are charged if the critical one is finite."""
+
+    tokens: float
+    critical_batch_tokens: float
+    notes: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options, in a group."""
+    group = parser.add_argument_group("target")
+    goal = group.add_mutually_exclusive_group()
+    goal.add_argument("--tokens", metavar="N", help="token budget, like 15T (default: 20 per parameter)")
+    goal.add_argument(
+        "--target-loss", metavar="NATS",
+        help="train until this loss by a scaling law, with more tokens for a batch near the critical one",
+    )  # fmt: skip
+    group.add_argument(
+        "--scaling-law", default="hoffmann", metavar="NAME",
+        help="hoffmann (2022) or besiroglu (2024) (default: hoffmann)",
+    )  # fmt: skip
+    group.add_argument(
+        "--critical-batch", metavar="N",
+        help="in tokens, like 8M, or none; also charges --tokens (default: by loss, Kaplan et al. 2020, and "
+        "only --target-loss is charged)",
+    )  # fmt: skip
+
+
+def parse_target(options: argparse.Namespace, graph: Graph, batch_tokens: tuple[int, ...]) -> Target:
+    """The target that the options describe, for batches of so many tokens."""
+    law, is_text = law_of(options.scaling_law), bool(graph.sizes.get("vocab", 0))
+    if options.target_loss:
+        if not is_text:
+            rule = f"{graph.name} has no vocabulary, and the scaling laws are of text"
+            raise BadInput("--target-loss", options.target_loss, rule, "state --tokens")
+        return _to_loss(options, graph, law, batch_tokens)
+    tokens, note = _budget(options.tokens, graph)
+    if options.critical_batch:
+        critical = _critical(options.critical_batch, inf)
+        worth = (_charged(tokens, batch_tokens, critical, "as asked"),) if critical < inf else ()
+        return Target(tokens=tokens, critical_batch_tokens=critical, notes=(note, *worth))
+    likely = (_worth(graph, law, tokens, batch_tokens),) if is_text else ()
+    return Target(tokens=tokens, critical_batch_tokens=inf, notes=(note, *likely))
+
+
+def _to_loss(options: argparse.Namespace, graph: Graph, law: Law, batch_tokens: tuple[int, ...]) -> Target:
+    size = active_parameters(graph)
+    loss, least = parse_number(options.target_loss, "--target-loss", "2.1"), law.least_loss(size)
+    if loss <= least:
+        rule = f"{graph.name} stays above {least:.4f}, however many tokens ({law.source})"
+        raise BadInput("--target-loss", options.target_loss, rule, "ask for more, or take a larger model")
+    tokens = law.tokens(size, loss)
+    if tokens > 1e18:
+        rule = f"takes {tokens:.1e} tokens, so near is it to the {least:.4f} that {graph.name} never reaches"
+        raise BadInput("--target-loss", options.target_loss, rule, "ask for more, or take a larger model")
+    beyond = "" if is_fitted(size, tokens) else ", beyond the runs it was fitted to"
+    note = f"Target loss {loss:g}: {render_si(tokens, 'tokens')} at a small batch ({law.source}{beyond})"
+    usual = critical_batch_tokens(loss)
+    critical = _critical(options.critical_batch, usual)
+    how = "as asked" if options.critical_batch else "Kaplan et al. 2020"
+    charged = (_charged(tokens, batch_tokens, critical, how),) if critical < inf else ()
+    return Target(tokens=tokens, critical_batch_tokens=critical, notes=(note, *charged))
+
+
+def _critical(text: str | None, usual: float) -> float:
+    if text is None:
+        return usual
+    if text == "none":
+        return inf
+    tokens = parse_quantity(text, "tokens", "--critical-batch")
+    if tokens == 0:
+        raise BadInput("--critical-batch", text, "is zero", 'write it like "8M", or none')
+    return tokens
+
+
+def _budget(text: str | None, graph: Graph) -> tuple[float, str]:
+    if text:
+        tokens = parse_quantity(text, "tokens", "--tokens")
+        if tokens == 0:
+            raise BadInput("--tokens", text, "is zero", 'write it like "15T"')
+        return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
+    tokens = _TOKENS_PER_PARAMETER * parameters(graph)
+    return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
+
+
+def _charged(tokens: float, batch_tokens: tuple[int, ...], critical: float, how: str) -> str:
+    """What the smallest and the largest batch make of the tokens that a small one needs."""
+    each = [
+        f"{render_si(tokens * batch_charge(batch, critical), 'tokens')} at a batch of "
+        f"{render_si(batch, 'tokens')}"
+        for batch in dict.fromkeys((min(batch_tokens), max(batch_tokens)))
+    ]
+    return f"Critical batch {render_si(critical, 'tokens')} ({how}): {', '.join(each)}"
+
+
+def _worth(graph: Graph, law: Law, tokens: float, batch_tokens: tuple[int, ...]) -> str:
+    """What the tokens are worth at the largest batch; they are not charged for it."""
+    loss = law.loss(active_parameters(graph), tokens)
+    critical, batch = critical_batch_tokens(loss), max(batch_tokens)
+    worth = 1.0 / batch_charge(batch, critical)
+    return (
+        f"Loss about {loss:.2f} at a small batch ({law.name}); the critical batch is then "
+        f"{render_si(critical, 'tokens')}: at {render_si(batch, 'tokens')} a token is worth {worth:.0%} of "
+        "one there (see --critical-batch)"
+    )
