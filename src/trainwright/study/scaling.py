@@ -121,7 +121,7 @@ def _main(asked: Asked, setting: Setting) -> tuple[list[Curve], dict[str, int | 
         within = count <= asked.devices[-1]
         batches = [Batch(size=asked.local_batch * count, kinds=kinds)]
         strong = [Batch(size=each, kinds=(ANY,)) for each in asked.batches if within]
-        weak, *fixed = _distinct(setting, count, batches, strong)
+        weak, *fixed = best_points(setting, count, [*batches, *strong])
         for kind, point in zip(batches[0].kinds, weak, strict=True):
             study = "weak" if kind in (FSDP, HSDP) else "degree"
             found.setdefault((study, asked.model, kind.name), []).append(point)
@@ -137,15 +137,6 @@ def _main(asked: Asked, setting: Setting) -> tuple[list[Curve], dict[str, int | 
     }
     kept = [_until(each, asked.devices[-1]) for each in whole]
     return [each for each in kept if each.points], knees, scales[-1]
-
-
-def _distinct(
-    setting: Setting, count: int, weak: list[Batch], strong: list[Batch]
-) -> list[list[Point | None]]:
-    """Points of all batches in one call; a fixed batch that is the growing one's size needs its own."""
-    if all(each.size != weak[0].size for each in strong):
-        return best_points(setting, count, [*weak, *strong])
-    return [best_points(setting, count, [each])[0] for each in (*weak, *strong)]
 
 
 def _varied(asked: Asked, setting: Setting) -> list[Curve]:

@@ -14,7 +14,14 @@ from trainwright.errors import BadInput
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Job
 from trainwright.model.graph import Graph
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES, Strategies, join_strategies
+from trainwright.plan.strategy import (
+    OFFLOADS,
+    PRECISIONS,
+    SCHEDULES,
+    Strategies,
+    join_strategies,
+    stack_strategies,
+)
 from trainwright.report.summary import Summary, Terms, summarize
 from trainwright.search.space import Space, legal_strategies
 
@@ -126,18 +133,15 @@ def best_points(setting: Setting, count: int, batches: Sequence[Batch]) -> list[
     """
     job = _job(setting, count)
     spaces = [_strategies(job, batch) for batch in batches]
-    strategies = join_strategies(each for each in spaces if each is not None)
-    sizes = np.repeat(
-        [batch.size for batch in batches], [0 if each is None else len(each) for each in spaces]
-    )
-    if not len(strategies):
-        return [[None] * len(batch.kinds) for batch in batches]
+    strategies = join_strategies(spaces)
+    which = np.repeat(np.arange(len(batches)), [len(each) for each in spaces])
+    sizes = np.array([batch.size for batch in batches])[which]
     result = estimate(replace(job, global_batch=sizes), strategies, detail=False)
     step_s = np.where(result.feasible, result.step_s, np.inf)
     node = job.cluster.node_size
-    found: list[list[int | None]] = [
-        [_fastest(step_s, (sizes == batch.size) & kind.among(strategies, node)) for kind in batch.kinds]
-        for batch in batches
+    found = [
+        [_fastest(step_s, (which == index) & kind.among(strategies, node)) for kind in batch.kinds]
+        for index, batch in enumerate(batches)
     ]
     winners = sorted({each for row in found for each in row if each is not None})
     points = dict(zip(winners, _points(job, strategies, sizes, winners), strict=True))
@@ -152,8 +156,8 @@ def _job(setting: Setting, count: int) -> Job:
     )  # fmt: skip
 
 
-def _strategies(job: Job, batch: Batch) -> Strategies | None:
-    """What the kinds of a batch choose from; None if nothing is legal."""
+def _strategies(job: Job, batch: Batch) -> Strategies:
+    """What the kinds of a batch choose from; none if nothing is legal."""
     cluster = job.cluster
     precision = "bf16" if "bf16" in cluster.device.peak_flops_per_s else "fp16"
     schedules = [_PLAIN, *([_INTERLEAVED] if any(each.interleaved for each in batch.kinds) else [])]
@@ -170,7 +174,7 @@ def _strategies(job: Job, batch: Batch) -> Strategies | None:
     try:
         return legal_strategies(space)
     except BadInput:  # no degrees divide the devices, the batch and the model
-        return None
+        return stack_strategies([])
 
 
 def _every(parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
@@ -180,8 +184,7 @@ def _every(parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 def _fastest(step_s: NDArray[np.float64], among: Flags) -> int | None:
     """The first of the fastest among some; None if none fits."""
     time_s = np.where(among, step_s, np.inf)
-    index = int(time_s.argmin())
-    return index if np.isfinite(time_s[index]) else None
+    return int(time_s.argmin()) if np.isfinite(time_s).any() else None
 
 
 def _points(
