@@ -206,10 +206,10 @@ class TestStrongScaling:
 
     def test_gpt3_on_96_to_4608_h100(self) -> None:
         # Megatron-LM's README: 47 to 42 %, batch 1,152; its degrees there are not published. TP 8 is that of
-        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 50 to 35 % (PP 6, then
-        # PP 12); over all degrees 52 to 37 %. So 96 devices are within 4 points and 4,608 are 6.5 off: there
-        # 14 % of the step is exposed ZeRO-1 traffic (the model hides it beside one microbatch's backward and
-        # one's forward only), 9 % the bubble, 8 % tensor parallelism.
+        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 50 to 35 % (PP 6,
+        # then PP 12); over all degrees 52 to 37 %. So 96 devices are within 4 points and 4,608 are 6.5 off:
+        # there 14 % of the step is exposed ZeRO-1 traffic (the model hides it beside one microbatch's
+        # backward and one's forward only), 9 % the bubble, 8 % tensor parallelism.
         setting = build_setting(Asked(model="gpt3-175b", stack="megatron-core", seq=2048))
         kind = Kind(name="tp8", tp=(8,), pp=(4, 6, 8, 12, 16), interleaved=True)
         mfu = []

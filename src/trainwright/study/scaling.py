@@ -78,7 +78,7 @@ class Study:
         return [each for each in self.curves if (each.study, each.plan) == (study, plan)]
 
     def best_degree(self, devices: int) -> int:
-        """The degree of model parallelism of the fastest plan in weak scaling."""
+        """The degree of model parallelism of the fastest plan in weak scaling; 0 if none fits."""
         best = self.curve("weak", self.asked.model, BEST)
         point = best.at(devices) if best else None
         return point.degree if point else 0
@@ -88,14 +88,14 @@ def run_study(asked: Asked) -> Study:
     """All curves that were asked for."""
     setting = build_setting(asked)
     main, knees, searched = _main(asked, setting)
+    if not main:
+        raise BadInput(
+            "study", f"{asked.model} on {asked.device}", "nothing fits at any scale", "ask for more devices"
+        )
     curves = [*main, *_varied(asked, setting)]
     fsdp = next((each for each in main if (each.study, each.plan) == ("weak", FSDP.name)), None)
     rivals = [each for each in main if each.study == "degree"]
     crossings = tuple(crossing(each, fsdp) for each in rivals) if fsdp else ()
-    if not curves:
-        raise BadInput(
-            "study", f"{asked.model} on {asked.device}", "nothing fits at any scale", "ask for more devices"
-        )
     return Study(asked=asked, curves=tuple(curves), knees=knees, searched=searched, crossings=crossings)
 
 

@@ -13,7 +13,7 @@ _DEVICES = Axis(title="devices", log=True)
 _MFU = Axis(title="MFU", percent=True)
 _OLDER, _NEWER = "a100", "h100"  # the two generations that publications compare
 _QUICKLY = 2 / 3  # of its share: an added device that adds less, where returns diminish quickly
-_FEW = 128  # devices up to which FSDP alone is best, as published
+_FEW, _MANY = 128, 2048  # devices up to which FSDP alone is best, and on which it is not, as published
 
 
 def study_figures(study: Study) -> Sequence[Figure]:
@@ -26,7 +26,7 @@ def study_figures(study: Study) -> Sequence[Figure]:
     if study.cases("strong", ANY.name):
         figures.append(_strong(study))
     for draw, which in ((_size, "size"), (_context, "context"), (_generation, "generation")):
-        if study.cases(which, FSDP.name):
+        if len(study.cases(which, FSDP.name)) > 1:  # one case compares with nothing
             figures.append(draw(study))
     return figures
 
@@ -53,7 +53,7 @@ def _throughput(study: Study, main: Curve) -> Figure:
         "37 % (± 7 points): 16 times the devices give 10 times the throughput.",
         holds=-0.44 <= lost <= -0.30,
         finding=f"From {low.devices:,} to {high.devices:,} devices {lost:+.1%} per device: "
-        f"{high.devices / low.devices:g} times the devices give {high.tokens_per_s / low.tokens_per_s:.1f} "
+        f"{high.devices / low.devices:.3g} times the devices give {high.tokens_per_s / low.tokens_per_s:.1f} "
         "times the throughput.",
         x=_DEVICES, y=Axis(title="tokens/s per device"),
         series=tuple(_series(each.plan, each, _speed) for each in plans if each),
@@ -122,14 +122,15 @@ def _last(steps: Sequence[Marginal]) -> str:
 
 def _degree(study: Study, main: Curve) -> Figure:
     rivals = [study.curve("degree", main.case, each.name) for each in (*TENSOR, *PIPELINE)]
-    small = [count for count in study.asked.devices if count <= _FEW]
+    small = [each.devices for each in main.points if each.devices <= _FEW]
     alone = [count for count in small if study.best_degree(count) == 1]
     last = main.points[-1].devices
     first = [each.first for each in study.crossings if each.first is not None and each.plan[-1:].isdigit()]
     return Figure(
         name="degree", title="Tensor or pipeline parallelism over FSDP alone, at each scale",
-        claim="The best degree of model parallelism is 1 on 128 devices or fewer, and 2 to 4 on 2,048.",
-        holds=alone == small and study.best_degree(last) in (2, 4),
+        claim="Where FSDP alone fits, the best degree of model parallelism is 1 on 128 devices or fewer, and "
+        "2 to 4 on 2,048.",
+        holds=alone == small and (last < _MANY or study.best_degree(last) in (2, 4)),
         finding=f"FSDP alone is best at {len(alone)} of {len(small)} scales up to {_FEW}; degree "
         f"{study.best_degree(last)} at {last:,}; overtaken "
         + (f"first at {min(first):,}." if first else "nowhere."),
@@ -195,17 +196,16 @@ def _context(study: Study) -> Figure:
 
 def _generation(study: Study) -> Figure:
     curves = study.cases("generation", FSDP.name)
-    older, newer = (study.curve("generation", name, FSDP.name) for name in (_OLDER, _NEWER))
-    pairs = (
-        [(each, other) for each in newer.points if (other := older.at(each.devices))]
-        if older and newer
-        else []
+    named = {each.case: each for each in curves}
+    older, newer = (
+        (named[_OLDER], named[_NEWER]) if {_OLDER, _NEWER} <= set(named) else (curves[0], curves[-1])
     )
+    pairs = [(each, other) for each in newer.points if (other := older.at(each.devices))]
     told = ", ".join(f"{each.case} {ends(study, each)[0].mfu:.1%}" for each in curves)
     return Figure(
         name="generation", title="MFU of the same job by generation of devices, FSDP",
-        claim="The faster device is the more bound by communication: MFU on A100 is above MFU on H100 at "
-        "every scale (published: 59.67 and 40.77 %).",
+        claim="The faster device is the more bound by communication: MFU on "
+        f"{older.case} is above MFU on {newer.case} at every scale (published: A100 59.67, H100 40.77 %).",
         holds=bool(pairs) and all(each.mfu < other.mfu for each, other in pairs),
         finding=f"On {study.asked.compared[0]:,} devices {told}.",
         x=_DEVICES, y=_MFU, series=tuple(_series(each.case, each, _mfu) for each in curves),

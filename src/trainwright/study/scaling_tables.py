@@ -85,7 +85,9 @@ def tail_lines(study: Study) -> list[str]:
     lines.append(
         f"Faster than FSDP: {told or 'nothing'}" + (f"; never {', '.join(behind)}" if behind else "")
     )
-    degrees = ", ".join(f"{count:,}: {study.best_degree(count)}" for count in study.asked.devices)
+    degrees = ", ".join(
+        f"{count:,}: {study.best_degree(count) or 'none fits'}" for count in study.asked.devices
+    )
     return [*lines, f"Best degree of model parallelism, TP or PP alone, by devices: {degrees}"]
 
 
