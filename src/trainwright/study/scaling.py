@@ -94,7 +94,7 @@ def run_study(asked: Asked) -> Study:
         )
     curves = [*main, *_varied(asked, setting)]
     fsdp = next((each for each in main if (each.study, each.plan) == ("weak", FSDP.name)), None)
-    rivals = [each for each in main if each.study == "degree"]
+    rivals = [each for each in main if each.study == "degree" or each.plan == HSDP.name]
     crossings = tuple(crossing(each, fsdp) for each in rivals) if fsdp else ()
     return Study(asked=asked, curves=tuple(curves), knees=knees, searched=searched, crossings=crossings)
 
