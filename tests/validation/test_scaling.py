@@ -46,8 +46,8 @@ BUS_GB_PER_S = {
     512: (220, 286, 329, 345),
 }
 
-# Bandwidth of ring collectives over the network, of its largest, by MiB: SimAI's nic_ratio.csv, nodes of 8
-# (aliyun/SimAI; a calibrated table, the measurement behind it is not stated).
+# Bandwidth of ring collectives over the network, of the nominal one (0.96 at most), by MiB: SimAI's
+# nic_ratio.csv, nodes of 8 (aliyun/SimAI; a calibrated table, the measurement behind it is not stated).
 RING_SHARE = {
     64: {64: 0.39, 256: 0.69, 1024: 0.90},
     128: {64: 0.21, 256: 0.57, 1024: 0.76, 4096: 0.95},
