@@ -35,6 +35,7 @@ bench: .venv/.installed  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py
 	$(BIN)/python benchmarks/plan_to_timeline.py
+	$(BIN)/python benchmarks/scaling_study.py
 
 bench-run: .venv/.installed-dev  ## steps of the runtime beside hand-written PyTorch: time and memory as ratios
 	$(BIN)/python benchmarks/run_against_torch.py
