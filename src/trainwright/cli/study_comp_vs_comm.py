@@ -88,28 +88,15 @@ def _share(text: str) -> float:
 
 def _save_folder(study: "Study", folder: Path) -> list[str]:
     """Tables, figures where they can be drawn, and the index; what to tell of them."""
-    from trainwright.report.figures import HOW_TO_GET, can_draw, render_index, save_figures
-    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.cli.study_folder import Findings, save_folder
     from trainwright.study import comp_vs_comm_tables as tables
     from trainwright.study.comp_vs_comm_figures import study_figures
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(
-            "--out", str(folder), f"cannot be made ({error.strerror})", "choose another folder"
-        ) from None
-    found = tables.study_tables(study)
-    for name, rows in found.items():
-        save_text(folder / f"{name}.csv", render_csv(list(rows[0]), rows))
-    save_text(folder / "study.json", render_json(tables.study_tree(study)))
-    figures, drawn = study_figures(study), can_draw()
-    if drawn:
-        save_figures(folder, figures)
-    files = [*(f"{name}.csv" for name in found), "study.json"]
-    lines = [*tables.head_lines(study), *tables.tail_lines(study)]
-    save_text(folder / "index.html", render_index(_TITLE, lines, figures, files, drawn))
-    return [f"Written: {folder / 'index.html'}", *([] if drawn else [HOW_TO_GET])]
+    findings = Findings(
+        title=_TITLE, tables=tables.study_tables(study), tree=tables.study_tree(study),
+        figures=study_figures(study), lines=[*tables.head_lines(study), *tables.tail_lines(study)],
+    )  # fmt: skip
+    return save_folder(findings, folder)
 
 
 def _tell(study: "Study", json: str | None, notes: list[str]) -> None:

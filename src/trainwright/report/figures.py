@@ -9,7 +9,6 @@ Both libraries are optional (the extra `figures`) and imported when something is
 
 import importlib
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,8 +17,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
 
-from trainwright.errors import BadInput
-from trainwright.report.files import save_text
+from trainwright.report.files import save_bytes, save_text
 
 HOW_TO_GET = "Figures need plotly and matplotlib: pip install 'trainwright[figures]'"
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")
@@ -86,7 +84,7 @@ def save_figures(folder: Path, figures: Sequence[Figure]) -> None:
     """Each figure as a page and as a picture."""
     for figure in figures:
         save_text(folder / f"{figure.name}.html", render_html(figure))
-        _save_bytes(folder / f"{figure.name}.png", render_png(figure))
+        save_bytes(folder / f"{figure.name}.png", render_png(figure))
 
 
 def render_html(figure: Figure) -> str:
@@ -206,16 +204,3 @@ def _matplotlib_axis(axes: Any, which: str, axis: Axis) -> None:
         ticker = importlib.import_module("matplotlib.ticker")
         shown = "{x:.0%}" if axis.percent else "{x:g}"
         getattr(axes, f"{which}axis").set_major_formatter(ticker.StrMethodFormatter(shown))
-
-
-def _save_bytes(path: Path, content: bytes) -> None:
-    """As `save_text`: whole or not there."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(
-            "file", str(path), f"cannot be written ({error.strerror})", "choose another path"
-        ) from None

@@ -15,9 +15,14 @@ from trainwright.plan.strategy import Strategy
 
 def save_text(path: Path, text: str) -> None:
     """Write a file under a temporary name, then rename it: a reader never sees half of it."""
+    save_bytes(path, text.encode())
+
+
+def save_bytes(path: Path, content: bytes) -> None:
+    """As `save_text`, for what is no text."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(content)
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
