@@ -106,17 +106,18 @@ class Scaled:
     """Times in proportion to the work: from the operator of the baseline layer that is shaped most alike.
 
     So a product grows linearly with tokens and quadratically with width, attention quadratically with
-    length, the rest with the bytes that it moves.
+    length, the rest with the bytes that it moves. Where the layer was also measured with few tokens, that is
+    the time of a start, and what is above it grows.
     """
 
     curves: Curves
 
     def seconds(self, work: str, sizes: Sequence[Array]) -> Array:
-        """The nearest in shape, whatever its size."""
+        """From the nearest in shape, whatever its size, or on the line from the start to the layer."""
         places, rates = self.curves.sizes[work], self.curves.rates[work]
         amount = work_amount(work, sizes)
-        if places.shape[0] == 1:
-            return np.asarray(amount * np.exp(rates[0]), dtype=float)
+        if work not in PRODUCTS:
+            return _on_line(work, places, rates, amount)
         asked = np.stack([np.log(np.maximum(each, 1.0)) for each in sizes], axis=-1)
         aspects = asked[..., 1:] - asked[..., 1:].mean(axis=-1, keepdims=True)
         known = places[:, 1:] - places[:, 1:].mean(axis=-1, keepdims=True)
@@ -124,6 +125,18 @@ class Scaled:
         # Of several that are shaped alike, the one whose size is nearest.
         distance = 1e3 * np.round(distance, 6) + ((asked[..., None, :] - places) ** 2).sum(axis=-1)
         return np.asarray(amount * np.exp(rates[distance.argmin(axis=-1)]), dtype=float)
+
+
+def _on_line(work: str, places: Array, rates: Array, amount: Array) -> Array:
+    amounts = np.array([work_amount(work, each) for each in np.exp(places)])
+    seconds = amounts * np.exp(rates)
+    low, high = amounts.argmin(), amounts.argmax()
+    slope = seconds[high] / amounts[high]
+    if low == high or seconds[low] >= seconds[high]:
+        return np.asarray(amount * slope, dtype=float)
+    slope = (seconds[high] - seconds[low]) / (amounts[high] - amounts[low])
+    start_s = max(seconds[low] - slope * amounts[low], 0.0)
+    return np.asarray(start_s + slope * amount, dtype=float)
 
 
 def build_kernels(name: str, profile: Profile, device: Device) -> Kernels:

@@ -43,7 +43,8 @@ _GPU_GRID = tuple(
     for n, k in ((1024, 1024), (4096, 4096), (16384, 4096), (4096, 16384), (8192, 8192), (1024, 8192))
 )
 _STREAM_BYTES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-_LINK_BYTES = (1 << 12, 1 << 15, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+_FEW_BYTES = 1 << 12  # of a stream that takes no time but its start
+_LINK_BYTES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 24))
 _SHORT_BYTES = (1 << 12, 1 << 17, 1 << 20, 1 << 23)
 
 
@@ -128,13 +129,14 @@ def block_of(kind: str) -> BaselineBlock:
 
 
 def region_tasks(block: BaselineBlock) -> Iterator[Task]:
-    """The operators of one layer of the baseline, and those around it."""
+    """The operators of one layer of the baseline and those around it, and their start: few tokens."""
     rows, hidden, ffn = block.batch * block.seq, block.hidden, block.ffn
     head = hidden // block.heads
     for n, k in ((3 * hidden, hidden), (hidden, hidden), (ffn, hidden), (hidden, ffn)):
         yield from _products(rows, n, k, region=True)
     for work in ATTENTIONS:
         yield _kernel(work, (block.batch * block.heads, block.seq, block.seq, 2 * head), region=True)
+        yield _kernel(work, (1, 16, 16, 2 * head), region=True)
     tensor = 4.0 * rows * hidden
     streams = {
         "norm": 2 * tensor, "rms_norm": 2 * tensor, "add": 3 * tensor, "gelu": 2 * tensor * ffn / hidden,
@@ -145,6 +147,7 @@ def region_tasks(block: BaselineBlock) -> Iterator[Task]:
     for name in STREAMS:
         for work in (name,) if name in STREAMS[-2:] else (f"{name}.forward", f"{name}.backward"):
             yield _kernel(work, (streams[name],), region=True)
+            yield _kernel(work, (float(_FEW_BYTES),), region=True)
 
 
 def first_tasks(kind: str, world: int) -> Iterator[Task]:
