@@ -192,7 +192,10 @@ def _profile_lines(path: Path) -> list[str]:
     projected = projection_errors(profile, cluster.device)
     every = [error for each in projected.values() for error in each.errors]
     left_out = interpolation_errors(profile, cluster.device)
-    curve = collective_errors(profile.collectives)
+    curves = {
+        members: collective_errors([each for each in profile.collectives if each.members == members])
+        for members in sorted({each.members for each in profile.collectives})
+    }
     spread = median(each.spread for each in (*profile.kernels, *profile.collectives))
     return [
         f"Profile: {len(profile.kernels)} kernels and {len(profile.collectives)} collectives, median spread "
@@ -205,7 +208,10 @@ def _profile_lines(path: Path) -> list[str]:
         ),
         f"| all kernels projected from the baseline layer | {len(every)} | {median(every):.0%} |",
         f"| kernels interpolated, each left out in turn | {len(left_out.errors)} | {left_out.median:.0%} |",
-        f"| collectives interpolated, each left out in turn | {len(curve.errors)} | {curve.median:.0%} |",
+        *(
+            f"| collectives among {members}, each left out in turn | {len(each.errors)} | {each.median:.0%} |"
+            for members, each in curves.items()
+        ),
     ]  # fmt: skip
 
 

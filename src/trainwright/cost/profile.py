@@ -36,8 +36,8 @@ WORKS = (
 )
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
 _KEYS = (
-    "dtype", "software", "measured", "threads", "processes", "operator", "interference", "block", "kernel",
-    "collective", "missing", "source",
+    "dtype", "software", "measured", "threads", "processes", "operator", "step", "interference", "block",
+    "kernel", "collective", "missing", "source",
 )  # fmt: skip
 _BLOCK_KEYS = ("batch", "seq", "hidden", "ffn", "heads", "vocab")
 
@@ -95,6 +95,7 @@ class Profile:
     threads: int = 1
     processes: int = 1
     operator_s: float = 0.0  # of an operator of the runtime, however small
+    step_s: float = 0.0  # of a step of the runtime, beside its operators
     interference: float = 0.0  # seconds that compute loses for each second of communication beside it
     missing: tuple[str, ...] = ()  # what a shorter budget or an interruption left out
 
@@ -126,6 +127,7 @@ def build_profile(table: Mapping[str, Any], thing: str) -> Profile:
         threads=_count(table, "threads", thing) if "threads" in table else 1,
         processes=_count(table, "processes", thing) if "processes" in table else 1,
         operator_s=_seconds(table.get("operator", "0 s"), f"{thing} operator"),
+        step_s=_seconds(table.get("step", "0 s"), f"{thing} step"),
         interference=_share(table.get("interference", 0.0), f"{thing} interference"),
         missing=tuple(str(each) for each in table.get("missing", [])),
     )

@@ -81,7 +81,9 @@ def build_source(
 
 def _software(here: bool, profile: Profile, constants: Constants) -> Stack:
     """What runs on a profiled machine unless asked otherwise: our runtime; elsewhere, unknown software."""
-    return replace(OWN, interference=profile.interference) if here else constants.stack("generic")
+    if not here:
+        return constants.stack("generic")
+    return replace(OWN, interference=profile.interference, step_s=profile.step_s)
 
 
 def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, stack: Stack) -> Source:

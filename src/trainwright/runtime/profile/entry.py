@@ -46,6 +46,7 @@ def _profile_lines(profile: Profile) -> Iterable[str]:
         "[profile]", f'dtype = "{profile.dtype}"', f'software = "{profile.software}"',
         f'measured = "{profile.measured}"', f'source = "{profile.source}"', f"threads = {profile.threads}",
         f"processes = {profile.processes}", f'operator = "{profile.operator_s * 1e6:.6g} us"',
+        f'step = "{profile.step_s * 1e6:.6g} us"',
         f"interference = {profile.interference:.4g}",
         f"missing = [{', '.join(repr_text(each) for each in profile.missing)}]", "",
     )  # fmt: skip

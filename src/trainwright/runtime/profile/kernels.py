@@ -178,6 +178,7 @@ def _optimizer(moved: float, way: str, device: torch.device, dtype: torch.dtype)
         torch.linalg.vector_norm(weight.grad)
         weight.grad.mul_(1.0)
         optimizer.step()
+        weight.grad.zero_()
 
     return turn
 

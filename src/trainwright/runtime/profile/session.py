@@ -95,7 +95,7 @@ def build_profile(
         kernels=tuple(each for each in listed if isinstance(each, Kernel)),
         collectives=tuple(each for each in listed if isinstance(each, Collective)),
         block=block_of(kind), threads=threads, processes=processes, operator_s=numbers.get("operator_s", 0.0),
-        interference=numbers.get("interference", 0.0), missing=missing,
+        step_s=numbers.get("step_s", 0.0), interference=numbers.get("interference", 0.0), missing=missing,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from trainwright.runtime.machine import build_setting
 from trainwright.runtime.profile.collectives import build_collective
 from trainwright.runtime.profile.kernels import build_turn, causal_share
 from trainwright.runtime.profile.timing import timed
-from trainwright.runtime.trainer import initialize
+from trainwright.runtime.trainer import Recipe, build_trainer, initialize
 from trainwright.runtime.whole import build_initial, build_kernels
 from trainwright.runtime.worker import Microbatch, build_worker
 
@@ -45,6 +45,7 @@ _GPU_GRID = tuple(
 _STREAM_BYTES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 _FEW_BYTES = 1 << 12  # of a stream that takes no time but its start
 _LINK_BYTES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 24))
+_LINK_TURNS = 40
 _SHORT_BYTES = (1 << 12, 1 << 17, 1 << 20, 1 << 23)
 
 
@@ -68,8 +69,8 @@ class Bench:
 
     def measure(self, task: Task) -> Found:
         """The result of a task; every process must ask."""
-        if task.work == "operator":
-            return ("operator_s", self._operator_s())
+        if task.work in ("operator", "step"):
+            return (f"{task.work}_s", self._tiny_s(task.work))
         if task.work == "interference":
             return ("interference", self._interference())
         if task.members:
@@ -83,7 +84,8 @@ class Bench:
 
     def _collective(self, task: Task) -> Collective:
         turn = build_collective(task.work, task.members, int(task.sizes[0]), self.device)
-        found = timed(turn or (lambda _: None), self.device)
+        # Between processes times scatter more than within one.
+        found = timed(turn or (lambda _: None), self.device, least=_LINK_TURNS)
         return Collective(
             kind=task.work, members=task.members, size_bytes=task.sizes[0], seconds=found.seconds,
             spread=found.spread,
@@ -107,8 +109,8 @@ class Bench:
         both_s = timed(both, self.device).seconds
         return min(max((both_s - count * product_s) / sending_s, 0.0), 1.0)
 
-    def _operator_s(self) -> float:
-        """Seconds of an operator too small to take any: a tiny model's step over all that it does."""
+    def _tiny_s(self, which: str) -> float:
+        """Of a model too small to take any time: seconds of an operator, or of a step beside them."""
         arch = Architecture(
             name="tiny", layers=2, hidden=8, heads=2, vocab=16, positions=8, norm="layer", qkv_bias=True,
             output_bias=True, mlp_bias=True,
@@ -117,10 +119,14 @@ class Bench:
         plan = replace(expand(parse_strategy("dp1 mb1"), graph, 1), precision="fp32")
         program = lower(build_setting(graph, 1, 8, "fp32"), plan)
         worker = build_worker(program, 0, build_kernels(graph), self.device)
+        trainer = build_trainer(worker, Recipe())
         initialize(worker, build_initial(graph))
         tokens = torch.zeros(1, 8, dtype=torch.long, device=self.device)
         batch = [Microbatch(given={"input/tokens": tokens}, targets={"head/loss": tokens})]
-        return timed(lambda _: worker.run_step(batch), self.device).seconds / len(worker.turns)
+        operators_s = timed(lambda _: worker.run_step(batch), self.device).seconds
+        if which == "operator":
+            return operators_s / len(worker.turns)
+        return max(timed(lambda _: trainer.take(batch), self.device).seconds - operators_s, 0.0)
 
 
 def block_of(kind: str) -> BaselineBlock:
@@ -153,6 +159,7 @@ def region_tasks(block: BaselineBlock) -> Iterator[Task]:
 def first_tasks(kind: str, world: int) -> Iterator[Task]:
     """The baseline layer, what the runtime adds, and what processes send each other."""
     yield Task(name="operator", work="operator")
+    yield Task(name="step", work="step")
     yield from region_tasks(block_of(kind))
     if world > 1:
         yield Task(name="interference", work="interference")
@@ -162,6 +169,7 @@ def first_tasks(kind: str, world: int) -> Iterator[Task]:
 def short_tasks(kind: str, world: int) -> Iterator[Task]:
     """What takes some seconds and tells the most."""
     yield Task(name="operator", work="operator")
+    yield Task(name="step", work="step")
     skipped = ("unfused", "permute", "copy")
     yield from (each for each in region_tasks(block_of(kind)) if not each.work.startswith(skipped))
     yield from (each for each in grid_tasks(kind) if each.work in PRODUCTS and max(each.sizes) <= 512)

@@ -21,7 +21,7 @@ class Timed:
     spread: float
 
 
-def timed(run: Callable[[int], object], device: torch.device) -> Timed:
+def timed(run: Callable[[int], object], device: torch.device, least: int = _LEAST_TURNS) -> Timed:
     """The time of one turn, as the mean over processes of their medians; `run` is given the turn's number.
 
     Every process must call it: they begin together, take as many turns as the first one finds enough, and so
@@ -30,7 +30,7 @@ def timed(run: Callable[[int], object], device: torch.device) -> Timed:
     for turn in range(_WARM_TURNS):
         run(turn)
     pilot_s = _turn_s(run, _WARM_TURNS, device)
-    turns = _first(min(max(int(_ENOUGH_S / max(pilot_s, 1e-7)), _LEAST_TURNS), _MOST_TURNS))
+    turns = _first(min(max(int(_ENOUGH_S / max(pilot_s, 1e-7)), least), max(_MOST_TURNS, least)))
     if dist.is_initialized():
         dist.barrier()
     found = sorted(_turn_s(run, turn, device) for turn in range(turns))
