@@ -41,7 +41,7 @@ from trainwright.report.comparison import compare
 from trainwright.report.files import save_text
 from trainwright.runtime.machine import build_setting
 from trainwright.runtime.profile.entry import render_entry
-from trainwright.runtime.profile.session import measure_rounds, plan_rounds
+from trainwright.runtime.profile.session import measure_rounds, memory_bytes, plan_rounds
 from trainwright.runtime.record import record
 from trainwright.runtime.trainer import Recipe, build_trainer, initialize
 from trainwright.runtime.whole import build_initial, build_kernels
@@ -232,7 +232,7 @@ def profile_machine(path: Path) -> None:
     measured = measure_rounds(
         plan_rounds("cpu", (cores, 2 * cores)), "cpu", 1, 600.0, lambda done, of, name: print(done, of, name)
     )
-    save_text(path, render_entry(measured.profile, "here", cores))
+    save_text(path, render_entry(measured.profile, "here", cores, memory_bytes("cpu", cores)))
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     check_torch("profile")
     from trainwright.report.files import save_text
     from trainwright.runtime.profile.entry import render_entry
-    from trainwright.runtime.profile.session import device_kind, measure_rounds, plan_rounds
+    from trainwright.runtime.profile.session import device_kind, measure_rounds, memory_bytes, plan_rounds
     from trainwright.units import parse_quantity, parse_whole
 
     out, kind = Path(options.out), device_kind()
@@ -58,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput(
             "--budget", options.budget, "was over before a kernel was measured", "give it more time"
         )
-    save_text(out, render_entry(profile, options.name, cores if kind == "cpu" else 0))
+    at_once = max(cores, counts[0]) if kind == "cpu" else 0
+    save_text(out, render_entry(profile, options.name, at_once, memory_bytes(kind, counts[0])))
     print(_summary(profile, out))
     if measured.ended:
         lacking = ", ".join(profile.missing)

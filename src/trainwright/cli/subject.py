@@ -114,7 +114,9 @@ def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
 
 
 def default_precision(device: Device) -> str:
-    """The 16-bit precision that a device has."""
+    """The 16-bit precision that a device has; of a CPU, what it was profiled in."""
+    if device.family == "cpu":
+        return "fp32"
     return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
 
 

@@ -54,8 +54,11 @@ class Kernels:
         object.__setattr__(self, "_known", frozenset(each.work for each in self.profile.kernels))
 
     def seconds(self, work: str, *sizes: Array) -> Array:
-        """The time of a kernel, or of the one nearest in kind that was measured."""
-        return self.times * self.model.seconds(self.stand_in(work), np.broadcast_arrays(*sizes))
+        """The time of a kernel, or of the one nearest in kind that was measured, by the work that is done."""
+        named = self.stand_in(work)
+        shapes = np.broadcast_arrays(*sizes)
+        more = work_amount(work, shapes) / work_amount(named, shapes) if named != work else 1.0
+        return np.asarray(self.times * more * self.model.seconds(named, shapes))
 
     def on(self, flops_per_s: float, memory_bytes_per_s: float, work: str) -> float:
         """How many times as long a work takes on a device of other rates."""
@@ -64,16 +67,19 @@ class Kernels:
         return self.memory_bytes_per_s / memory_bytes_per_s
 
     def stand_in(self, work: str) -> str:
-        """The measured work that a work is timed as: itself, if it was measured."""
+        """The measured work that a work is timed as: itself, if it was measured; else one of its class."""
         name, dot, way = work.partition(".")
         tried: list[str] = []
-        while name not in tried:
-            for each in (f"{name}{dot}{way}", f"{name}.forward", name):
+        while name and name not in tried:
+            others = [f"{name}.{each}" for each in ("forward", "data", "weight", "backward")]
+            for each in (f"{name}{dot}{way}", *others, name):
                 if each in self._known:
                     return each
             tried.append(name)
             name = _STAND_INS.get(name, "")
-        return next(iter(sorted(self._known)))
+        raise BadInput(
+            "profile", work, "was not measured, nor anything like it", "run trainwright profile for longer"
+        )
 
     def slowed(self, times: float) -> "Kernels":
         """The same where everything takes so many times as long."""

@@ -29,7 +29,8 @@ def attention_seconds(
 ) -> tuple[Array, Array]:
     """Forward and backward; `share` of all pairs meet, which fused kernels make use of."""
     name = "unfused" if unfused else "attention"
-    count = np.ones(1) if unfused else share
+    fused = kernels.stand_in(f"{name}.forward").startswith("attention") and not unfused
+    count = share if fused else np.ones(1)
     forward, backward = (count * kernels.seconds(f"{name}.{way}", *sizes) for way in ("forward", "backward"))
     return forward, backward
 

@@ -85,11 +85,14 @@ def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
 
 def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTime:
     """From measured kernels: the same shapes, and the same bytes, as the formulas below."""
-    device, dtype = machine.device, machine.wide
-    rates = (device.peak(dtype), device.memory[0].bytes_per_s)
+    device = machine.device
+    rates = (device.peak(machine.wide), device.memory[0].bytes_per_s)
     own_s = kernels.profile.operator_s * kernels.times
     none = np.zeros(1)
+    # Where no time of an operator is known, the stack's host pays for its kernels.
+    launched = 0.0 if own_s else _KERNELS[op.kind]
     if op.kind in ("matmul", "grouped_matmul", "product"):
+        rates = (device.peak(_product_dtype(op, machine)), rates[1])
         m, n, k, groups = _product_shape(op, sizes)
         shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
         ways = {
@@ -99,8 +102,8 @@ def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTim
         forward_s, data_s, weight_s = ways.values()
         if op.kind == "product":  # both gradients are of inputs
             data_s, weight_s = data_s + weight_s, none
-        return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s,
-                      weight_s=weight_s + own_s if op.kind != "product" else none, kernels=0.0)  # fmt: skip
+        weight_s = weight_s if op.kind == "product" else weight_s + own_s
+        return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s, weight_s=weight_s, kernels=launched)
     if op.kind == "attention":
         unfused = machine.stack.attention == "unfused"
         width = 0.5 * (sizes[op.inputs[0].dims[-1]] + sizes[op.output.dims[-1]])
@@ -117,7 +120,7 @@ def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTim
         forward_s, data_s = (
             scale * kernels.seconds(f"{name}.{way}", moved) for way in ("forward", "backward")
         )
-    return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s, weight_s=none, kernels=0.0)
+    return OpTime(forward_s=forward_s + own_s, data_s=data_s + own_s, weight_s=none, kernels=launched)
 
 
 def bytes_of(tensor: Tensor, sizes: Sizes, activation_bytes: float) -> Array:
@@ -140,6 +143,12 @@ def matmul_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array]:
     return rows, columns, depth
 
 
+def _product_dtype(op: Op, machine: Machine) -> str:
+    """What matrix units are given: recipes of few bits leave logits, routers and attention in 16."""
+    narrow = machine.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
+    return machine.precision if narrow and op.kind != "product" else machine.wide
+
+
 def _product_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array, Array]:
     """Rows, columns, depth and number of the products that an operator makes at once."""
     if op.kind == "product":
@@ -157,8 +166,8 @@ def _product_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array, Array]:
 
 
 def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
-    narrow = machine.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
-    dtype = machine.precision if narrow else machine.wide
+    dtype = _product_dtype(op, machine)
+    narrow = dtype != machine.wide
     unit = machine.matrix_unit(dtype)
     size = DTYPE_BYTES[dtype]
     m, n, k, groups = _product_shape(op, sizes)

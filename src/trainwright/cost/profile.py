@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
+from trainwright.cluster.types import DTYPES
 from trainwright.errors import BadInput, UnknownName
 from trainwright.units import parse_quantity
 
@@ -117,20 +118,29 @@ def build_profile(table: Mapping[str, Any], thing: str) -> Profile:
     for key in _BLOCK_KEYS:
         _count(block, key, f"{thing} block")
     return Profile(
-        dtype=_part(table, "dtype", thing, str),
+        dtype=_dtype(_part(table, "dtype", thing, str), thing),
         software=_part(table, "software", thing, str),
         measured=_part(table, "measured", thing, str),
         source=str(table.get("source", "measured by trainwright profile")),
         kernels=tuple(_kernel(each, f"{thing} kernel") for each in _part(table, "kernel", thing, list)),
-        collectives=tuple(_collective(each, f"{thing} collective") for each in table.get("collective", [])),
+        collectives=tuple(
+            _collective(each, f"{thing} collective")
+            for each in _part({"collective": []} | dict(table), "collective", thing, list)
+        ),
         block=BaselineBlock(**block),
         threads=_count(table, "threads", thing) if "threads" in table else 1,
         processes=_count(table, "processes", thing) if "processes" in table else 1,
         operator_s=_seconds(table.get("operator", "0 s"), f"{thing} operator"),
         step_s=_seconds(table.get("step", "0 s"), f"{thing} step"),
         interference=_share(table.get("interference", 0.0), f"{thing} interference"),
-        missing=tuple(str(each) for each in table.get("missing", [])),
+        missing=tuple(map(str, _part({"missing": []} | dict(table), "missing", thing, list))),
     )
+
+
+def _dtype(name: str, thing: str) -> str:
+    if name not in DTYPES:
+        raise UnknownName(f"{thing} dtype", name, DTYPES)
+    return name
 
 
 def _kernel(table: Mapping[str, Any], thing: str) -> Kernel:
@@ -159,7 +169,9 @@ def _collective(table: Mapping[str, Any], thing: str) -> Collective:
     )  # fmt: skip
 
 
-def _known(table: Mapping[str, Any], names: Sequence[str], thing: str) -> None:
+def _known(table: object, names: Sequence[str], thing: str) -> None:
+    if not isinstance(table, Mapping):
+        raise BadInput(thing, str(table), "is not a table", "measure the machine again")
     for key in table:
         if key not in names:
             raise UnknownName(f"{thing} key", key, names)

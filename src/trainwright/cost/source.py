@@ -37,6 +37,14 @@ class Source:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What stands beside a profile: fitted constants for what it has not measured, and software."""
+
+    constants: Constants
+    stack: Stack
+
+
 def load_profile(path: Path) -> tuple[Profile, Cluster]:
     """The profile in a cluster file, and the cluster that was profiled."""
     found = _profile_of(path)
@@ -74,28 +82,36 @@ def build_source(
         raise BadInput(
             "--cost", text or "", f"names no file, and {where} has no profile", f"write {name}:FILE"
         )
-    return _measured(
-        name, profile, measured, cluster, stack or _software(own is not None, profile, constants)
-    )
+    software = stack or _software(own is not None, profile, constants)
+    return _measured(name, profile, measured, cluster, _Asked(constants=constants, stack=software))
 
 
 def _software(here: bool, profile: Profile, constants: Constants) -> Stack:
     """What runs on a profiled machine unless asked otherwise: our runtime; elsewhere, unknown software."""
     if not here:
         return constants.stack("generic")
-    return replace(OWN, interference=profile.interference, step_s=profile.step_s)
+    host_s = profile.operator_s if _runs_ahead(profile) else 0.0
+    return replace(OWN, interference=profile.interference, step_s=profile.step_s, op_s=host_s)
 
 
-def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, stack: Stack) -> Source:
+def _runs_ahead(profile: Profile) -> bool:
+    """Whether the host gives out operators while earlier ones run: on accelerators, measured in 16 bit."""
+    return profile.dtype != "fp32"
+
+
+def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, asked: _Asked) -> Source:
     here = measured.device == cluster.device
     same_network = measured.network == cluster.network
-    kernels = build_kernels(name, profile, measured.device)
+    if not here or _runs_ahead(profile):  # the host's time is the stack's, beside the device's
+        profile = replace(profile, operator_s=0.0)
     efficiency = replace(
-        _ROOFLINE, kernels=kernels, table=build_table(profile.collectives) if same_network else None,
+        _ROOFLINE if same_network else asked.constants.efficiency(cluster.device),
+        kernels=build_kernels(name, profile, measured.device),
+        table=build_table(profile.collectives) if same_network else None,
         kernel_s=profile.operator_s, host_link=0.7, basis=name,
     )  # fmt: skip
     return Source(
-        efficiency=efficiency, stack=stack, interval=_HERE[name] if here else _ELSEWHERE,
+        efficiency=efficiency, stack=asked.stack, interval=_HERE[name] if here else _ELSEWHERE,
         notes=_told(name, profile, measured.device, cluster, same_network),
     )  # fmt: skip
 
@@ -124,7 +140,7 @@ def _told(
             "memory: a projection far beyond what was measured, with a wide range."
         )
     if not same_network:
-        notes.append("Collectives: by formula, from the network's rates; none were measured on it.")
+        notes.append("Collectives: by formula, with the device's fitted constants; none were measured.")
     if profile.missing:
         notes.append(f"The profile lacks {', '.join(profile.missing)}: timed as what is most alike.")
     return tuple(notes)

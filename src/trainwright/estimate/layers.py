@@ -70,13 +70,11 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
 
 def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCosts:
     """Block costs where each precision among the shapes is computed at its own rates."""
-    codes, efficiency = np.unique(shapes.precision), job.efficiency
-    if efficiency.kernels is not None:  # every device is taken to compute all the time
-        efficiency = replace(efficiency, kernels=efficiency.kernels.slowed(job.cluster.crowding))
+    codes = np.unique(shapes.precision)
     tables = [
         block_costs(
             job.graph, segment, job.seq, shapes,
-            Machine(device=job.cluster.device, efficiency=efficiency, stack=job.stack,
+            Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack,
                     precision=PRECISIONS[code]),
         )
         for code in codes

@@ -16,6 +16,7 @@ from trainwright.estimate.types import Job
 from trainwright.plan.strategy import PRECISIONS, Strategies
 
 Array = NDArray[np.float64]
+_MANY_BYTES = 1e9  # enough to tell the slope of a send
 Ints = NDArray[np.int64]
 
 _KNOBS = ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "zero", "shard", "precision")
@@ -279,7 +280,8 @@ class _Builder:
         strategies = self.strategies
         stride = (strategies.tp * strategies.cp * strategies.dp).astype(float)
         latency = send_s(self.links, stride, np.zeros(len(strategies)))
-        return latency, send_s(self.links, stride, np.ones(len(strategies))) - latency
+        much = send_s(self.links, stride, np.full(len(strategies), _MANY_BYTES))
+        return latency, (much - latency) / _MANY_BYTES
 
     def _wait_s(self, stages: Stages) -> Array:
         """What some stacks lose per microbatch of a pipeline: pipeline_tp_s and pipeline_stall_s."""

@@ -1,7 +1,7 @@
 """Step time and memory of many strategies, put together from distinct shapes and layouts costed once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     """Step time and memory of every strategy; with `detail`, also what the time is made of."""
     if not len(strategies):
         return _joined([], detail)
+    job = _crowded(job)
     shapes, shape = distinct_shapes(strategies)
     links = network_links(job)
     layers, *parts = model_parts(job, links, shapes)
@@ -54,6 +55,24 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
         ],
         detail,
     )
+
+
+def _crowded(job: Job) -> Job:
+    """The job where devices that share cores are taken to compute all the time, each so much slower."""
+    times, efficiency, device = job.cluster.crowding, job.efficiency, job.cluster.device
+    if times == 1.0:
+        return job
+    stack = replace(job.stack, step_s=job.stack.step_s * times, op_s=job.stack.op_s * times)
+    if efficiency.kernels is not None:
+        slowed = replace(efficiency, kernels=efficiency.kernels.slowed(times))
+        return replace(job, stack=stack, efficiency=slowed)
+    own, *others = device.memory
+    slower = replace(
+        device,
+        peak_flops_per_s={dtype: rate / times for dtype, rate in device.peak_flops_per_s.items()},
+        memory=(replace(own, bytes_per_s=own.bytes_per_s / times), *others),
+    )
+    return replace(job, stack=stack, cluster=replace(job.cluster, device=slower))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

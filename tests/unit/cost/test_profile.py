@@ -8,6 +8,7 @@ import pytest
 
 from tests.builders import floats
 from tests.tables import PROFILE
+from trainwright.cli.subject import default_precision
 from trainwright.cluster.load import load_cluster
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, reduce_scatter_s, send_s, span
 from trainwright.cost.expected import collective_errors, interpolation_errors, projection_errors
@@ -165,6 +166,10 @@ def test_a_source_that_there_is_not_is_told(text: str, message: str) -> None:
         ({"kernel": [{"work": "copy", "sizes": [1], "time": "0 s"}]}, "is not above zero"),
         ({"collective": [{"kind": "shout", "members": 2, "bytes": 1, "time": "1 s"}]}, "shout"),
         ({"block": {"batch": 0}}, "whole number"),
+        ({"kernel": [1]}, "is not a table"),
+        ({"collective": 5}, "is not a list"),
+        ({"missing": 3}, "is not a list"),
+        ({"dtype": "foo"}, "foo"),
         ({"speed": 1}, "speed"),
     ],
 )
@@ -180,3 +185,29 @@ def test_amounts_are_flops_or_bytes() -> None:
     assert Kernel(work="attention.backward", sizes=(1.0, 2.0, 3.0, 4.0), seconds=1.0).amount == 5 * 24.0
     assert Kernel(work="copy", sizes=(7.0,), seconds=1.0).amount == 7.0
     assert np.isclose(Kernel(work="attention.forward", sizes=(1.0, 2.0, 3.0, 4.0), seconds=1.0).amount, 48.0)
+
+
+def test_what_was_never_measured_nor_anything_like_it_is_told(path: Path) -> None:
+    found, cluster = load_profile(path)
+    products = replace(
+        found, kernels=tuple(each for each in found.kernels if each.work.startswith("product"))
+    )
+    kernels = build_kernels("profiled", products, cluster.device)
+    with pytest.raises(BadInput, match="nor anything like it"):
+        kernels.seconds("norm.forward", floats(1e6))
+
+
+def test_a_backward_pass_that_is_timed_as_a_forward_one_counts_its_own_work(path: Path) -> None:
+    found, cluster = load_profile(path)
+    only = replace(found, kernels=tuple(each for each in found.kernels if each.work == "attention.forward"))
+    kernels = build_kernels("profiled", only, cluster.device)
+    sizes = tuple(map(floats, (16, 256, 256, 64)))
+    # Five products for two: 2.5 times 5 ms.
+    assert kernels.seconds("attention.backward", *sizes) == pytest.approx(12.5e-3, rel=1e-3)
+    assert kernels.seconds("unfused.forward", *sizes) == pytest.approx(5e-3, rel=1e-3)
+
+
+def test_a_profiled_cpu_is_asked_in_the_format_that_it_was_measured_in(path: Path) -> None:
+    path.write_text(PROFILE.replace('family = "here"', 'family = "cpu"'))
+    assert default_precision(load_cluster(str(path)).device) == "fp32"
+    assert default_precision(load_cluster("h100:8").device) == "bf16"

@@ -1,6 +1,7 @@
 """Collectives between the processes as functions that can be timed."""
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ def build_collective(
     Bytes count as in `cost.collective`: what a member holds before it, of an all-gather after it.
     """
     world, rank = dist.get_world_size(), dist.get_rank()
-    groups = [dist.new_group(list(range(at, at + members))) for at in range(0, world - members + 1, members)]
+    groups = _groups(world, members)
     if rank // members >= len(groups):
         return None
     first, group = rank // members * members, groups[rank // members]
@@ -34,6 +35,15 @@ def build_collective(
     if kind == "broadcast":
         return lambda _: dist.broadcast(whole, src=first, group=group)
     return _exchange(rank, first, members, whole, group)
+
+
+@cache
+def _groups(world: int, members: int) -> list[dist.ProcessGroup]:
+    """Groups of neighbours, made once: communicators are dear."""
+    if members == world:
+        assert dist.group.WORLD is not None
+        return [dist.group.WORLD]
+    return [dist.new_group(list(range(at, at + members))) for at in range(0, world - members + 1, members)]
 
 
 def _exchange(

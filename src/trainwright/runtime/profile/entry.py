@@ -6,37 +6,45 @@ from math import inf
 
 from trainwright.cost.profile import PRODUCTS, Collective, Profile
 
+_HOST_BYTES_PER_S = 25e9  # pinned copies over PCIe 4.0, assumed: it is not measured
 _UNKNOWN = "power and price are not measured: set them if you ask for energy or money"
 
 
-def render_entry(profile: Profile, name: str, at_once: int) -> str:
+def render_entry(profile: Profile, name: str, at_once: int, memory_bytes: float) -> str:
     """The file; at most `at_once` processes can compute at the same time (0: all)."""
+    cpu = profile.dtype == "fp32"
     rate = max((each.amount / each.seconds for each in profile.kernels if each.work in PRODUCTS), default=1e9)
-    copied = [each for each in profile.kernels if each.work.startswith(("copy", "add"))]
-    stream = max((each.amount / each.seconds for each in copied if each.amount >= 1 << 20), default=1e9)
-    latency_s, link = _link(profile.collectives)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / max(profile.processes, 1)
+    moved = [each for each in profile.kernels if each.work in ("copy", "add.forward")]
+    largest = max(moved, key=lambda each: each.amount, default=None)  # smaller ones may be in a cache
+    stream = largest.amount / largest.seconds if largest else 1e9
+    host = stream if cpu else _HOST_BYTES_PER_S
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / max(profile.processes, 1)
+    found = _link(profile.collectives)
+    latency_s, link = found or (1e-4, 1e9)
     lines = [
         "# Written by trainwright profile. Usable wherever a CLUSTER is asked for; count may be changed.",
-        f'name = "{name}"', f"count = {profile.processes}",
+        f"name = {repr_text(name)}", f"count = {profile.processes}",
     ]  # fmt: skip
     if at_once:
         lines.append(f"at_once = {at_once}  # processes that have a core of their own")
     rates = [f'{dtype} = "{rate / 1e9:.6g} GFLOP/s"' for dtype in ("fp32", "bf16", "fp16")]
+    noted = f"highest rate of products measured in {profile.dtype}, other formats are taken to be alike"
     lines += [
-        "", "[device]", f'name = "{name}"', f'family = "{name}"', "compute_units = 1", 'buffer = "1 MiB"',
-        'idle_power = "5 W"', 'peak_power = "15 W"', 'price_per_hour = "0 $/h"', 'network = "here"',
-        f'source = "highest measured rates; {_UNKNOWN}"', "", "[device.peak]", *rates,
+        "", "[device]", f"name = {repr_text(name)}", f'family = "{"cpu" if cpu else "profiled"}"',
+        "compute_units = 1", 'buffer = "1 MiB"', 'idle_power = "5 W"', 'peak_power = "15 W"',
+        'price_per_hour = "0 $/h"', 'network = "here"', f'source = "{noted}; {_UNKNOWN}"', "",
+        "[device.peak]", *rates,
     ]  # fmt: skip
-    for tier in ("memory", "host"):
+    for tier, size, speed in (("memory", memory_bytes, stream), ("host", ram, host)):
         lines += [
-            "", "[[device.memory]]", f'name = "{tier}"', f'capacity = "{memory / 2**30:.6g} GiB"',
-            f'bandwidth = "{stream / 1e9:.6g} GB/s"',
+            "", "[[device.memory]]", f'name = "{tier}"', f'capacity = "{size / 2**30:.6g} GiB"',
+            f'bandwidth = "{speed / 1e9:.6g} GB/s"',
         ]  # fmt: skip
     lines += [
-        "", "[network]", 'name = "here"', 'host_power = "0 W"', f'host_bandwidth = "{stream / 1e9:.6g} GB/s"',
-        'source = "measured all-reduces"', "", "[[network.level]]", 'name = "node"',
-        f'bandwidth = "{link / 1e9:.6g} GB/s"', f'latency = "{latency_s * 1e6:.6g} us"', "",
+        "", "[network]", 'name = "here"', 'host_power = "0 W"', f'host_bandwidth = "{host / 1e9:.6g} GB/s"',
+        f'source = "{"measured all-reduces" if found else "assumed: no all-reduce was measured"}"', "",
+        "[[network.level]]", 'name = "node"', f'bandwidth = "{link / 1e9:.6g} GB/s"',
+        f'latency = "{latency_s * 1e6:.6g} us"', "",
     ]  # fmt: skip
     return "\n".join([*lines, *_profile_lines(profile)]) + "\n"
 
@@ -75,11 +83,11 @@ def repr_text(text: str) -> str:
     return '"' + text.replace("\\", "").replace('"', "'") + '"'
 
 
-def _link(collectives: Sequence[Collective]) -> tuple[float, float]:
+def _link(collectives: Sequence[Collective]) -> tuple[float, float] | None:
     """Latency of a hop and bytes a second of a link, as a ring's all-reduce of the largest size has them."""
     found = [each for each in collectives if each.kind == "all_reduce"]
     if not found:
-        return 1e-4, 1e9
+        return None
     members = min(each.members for each in found)
     found = sorted((each for each in found if each.members == members), key=lambda each: each.size_bytes)
     share = 2.0 * (members - 1.0) / members

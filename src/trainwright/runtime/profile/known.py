@@ -7,11 +7,11 @@ import torch
 import torch.distributed as dist
 
 from trainwright.cost.source import load_profile
-from trainwright.errors import TrainwrightError
+from trainwright.errors import BadInput, TrainwrightError
 from trainwright.report.files import save_text
 from trainwright.runtime.profile.entry import render_entry
-from trainwright.runtime.profile.session import build_profile
-from trainwright.runtime.profile.tasks import Bench, short_tasks
+from trainwright.runtime.profile.session import build_profile, memory_bytes
+from trainwright.runtime.profile.tasks import Bench, Found, short_tasks
 
 
 def known_profile() -> Path:
@@ -26,13 +26,25 @@ def known_profile() -> Path:
         world, threads = dist.get_world_size(), torch.get_num_threads()
         bench = Bench(device=torch.device("cpu"), dtype=torch.float32)
         found = [bench.measure(task) for task in short_tasks("cpu", world)]
-        if dist.get_rank() == 0:
-            profile = build_profile(found, "cpu", world, threads, ())
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # All processes were at it, so times are those of shared cores already.
-            save_text(path, render_entry(profile, "here", 0))
-    dist.barrier()
+        failed = [_save(path, found, world, threads) if dist.get_rank() == 0 else ""]
+        dist.broadcast_object_list(failed)
+        if failed[0]:
+            raise BadInput(
+                "profile", str(path), failed[0], "set XDG_CACHE_HOME to a folder that can be written"
+            )
     return path
+
+
+def _save(path: Path, found: list[Found], world: int, threads: int) -> str:
+    """Write the profile; what went wrong, if anything did."""
+    profile = build_profile(found, "cpu", world, threads, ())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # All processes were at it, so times are those of shared cores already.
+        save_text(path, render_entry(profile, "here", 0, memory_bytes("cpu", world)))
+    except (OSError, BadInput) as error:
+        return f"cannot be written ({error})"
+    return ""
 
 
 def cache_path(processes: int) -> Path:

@@ -75,6 +75,10 @@ def measure_rounds(rounds: Sequence[Round], kind: str, threads: int, budget_s: f
                 break
     except KeyboardInterrupt:
         ended = "it was interrupted"
+    except BadInput as error:
+        if not any(isinstance(each, Kernel) for each in found):
+            raise
+        ended = f"{error.thing} {error.rule}"
     missing = _missing(rounds, found)
     return Measured(
         profile=build_profile(found, kind, rounds[0].processes, threads, missing),
@@ -108,6 +112,13 @@ def device_kind() -> str:
 def device_count() -> int:
     """Accelerators of this machine."""
     return int(torch.accelerator.device_count())
+
+
+def memory_bytes(kind: str, processes: int) -> float:
+    """Memory of one device: an accelerator's own, or a process's share of the machine's."""
+    if kind != "cpu":
+        return float(torch.get_device_module(kind).mem_get_info()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / max(processes, 1)
 
 
 def _hardware(kind: str) -> str:

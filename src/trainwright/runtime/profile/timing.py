@@ -11,6 +11,7 @@ import torch.distributed as dist
 _LEAST_TURNS, _MOST_TURNS = 5, 60
 _ENOUGH_S = 0.08  # of turns that are counted
 _WARM_TURNS = 2
+_NOTHING_S = 5e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,5 @@ def _means(values: Sequence[float]) -> list[float]:
         return list(values)
     found: list[Sequence[float]] = [()] * dist.get_world_size()
     dist.all_gather_object(found, tuple(values))
-    return [sum(column) / len(column) for column in zip(*found, strict=True)]
+    busy = [each for each in found if each[0] > _NOTHING_S]  # not those that had nothing to do
+    return [sum(column) / len(column) for column in zip(*(busy or found), strict=True)]
