@@ -11,6 +11,8 @@ from trainwright.cost.kernels import build_kernels
 from trainwright.cost.profile import ATTENTIONS, PRODUCTS, Collective, Kernel, Profile
 from trainwright.cost.table import build_table
 
+_ENOUGH = 4  # shapes of a work, for one of them to be judged by the others
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -40,7 +42,7 @@ def interpolation_errors(profile: Profile, device: Device) -> Expected:
     errors = []
     for work in sorted({each.work for each in profile.kernels}):
         of_work = [each for each in profile.kernels if each.work == work]
-        for each in of_work if len(of_work) > 1 else ():
+        for each in of_work if len(of_work) >= _ENOUGH else ():
             others = replace(profile, kernels=tuple(other for other in of_work if other != each))
             kernels = build_kernels("profiled", others, device)
             seconds = float(kernels.seconds(work, *map(np.array, each.sizes)))

@@ -133,12 +133,20 @@ def _missing(rounds: Sequence[Round], found: Sequence[Found]) -> tuple[str, ...]
     have |= {(each.kind, (each.size_bytes, each.members)) for each in found if isinstance(each, Collective)}
     have |= {(each[0].removesuffix("_s"), ()) for each in found if isinstance(each, tuple)}
     lacking = [
-        task.work if not task.members else f"{task.work} of {task.members}"
+        task
         for each in rounds
         for task in each.tasks
         if (task.work, (*task.sizes, task.members) if task.members else task.sizes) not in have
     ]
-    return tuple(dict.fromkeys(lacking))
+    known = {work for work, _ in have}
+    some = {task.work for task in lacking if task.work in known and not task.members}
+    names = [
+        f"{task.work} of {task.members}" if task.members else task.work
+        for task in lacking
+        if task.members or task.work not in some
+    ]
+    more = [f"further shapes of {len(some)} kernels"] if some else []
+    return (*dict.fromkeys(names), *more)
 
 
 def _results(each: Round, kind: str, threads: int, deadline_s: float) -> Iterable[tuple[str, Found]]:
