@@ -38,12 +38,12 @@ def _check(pool: Pool, model: str, text: str, devices: int) -> None:
         assert worst < (1e-4 if model == "swin" else TOLERANCE), f"process {rank}: {each}"
 
 
-@pytest.mark.parametrize("text", _ZOO)
+@pytest.mark.parametrize("text", (*_ZOO, "per-layer layers=0-1:dp2,2-:tp2"))
 def test_a_plan_of_the_zoo_trains_as_one_device_does(pool: Callable[[int], Pool], text: str) -> None:
     _check(pool(2), "middle", text, 2)
 
 
-@pytest.mark.parametrize("text", _WIDE if not THOROUGH else _ZOO)
+@pytest.mark.parametrize("text", (*_ZOO, "hsdp shard=2") if THOROUGH else _WIDE)
 def test_a_plan_of_the_zoo_trains_so_on_four_processes(pool: Callable[[int], Pool], text: str) -> None:
     _check(pool(4), "deep", text, 4)
 
