@@ -38,7 +38,7 @@ def _check(pool: Pool, model: str, text: str, devices: int) -> None:
         assert worst < (1e-4 if model == "swin" else TOLERANCE), f"process {rank}: {each}"
 
 
-@pytest.mark.parametrize("text", (*_ZOO, "per-layer layers=0-1:dp2,2-:tp2"))
+@pytest.mark.parametrize("text", [*_ZOO, "per-layer layers=0-1:dp2,2-:tp2"])
 def test_a_plan_of_the_zoo_trains_as_one_device_does(pool: Callable[[int], Pool], text: str) -> None:
     _check(pool(2), "middle", text, 2)
 
