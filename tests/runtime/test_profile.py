@@ -20,7 +20,7 @@ from trainwright.cost.source import load_profile  # noqa: E402
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All of it but what comes last, however slow the machine is."""
     path = tmp_path_factory.mktemp("profile") / "here.toml"
-    result = trainwright("profile", "--out", str(path), "--budget", "45s", "--processes", "2")
+    result = trainwright("profile", "--out", str(path), "--budget", "30s", "--processes", "2")
     assert result.returncode == 0, result.stderr
     assert "Expected error, projected" in result.stdout
     return path
@@ -70,7 +70,7 @@ def test_an_interrupted_profile_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_a_short_time_is_kept_to_and_told(tmp_path: Path) -> None:
     path = tmp_path / "short.toml"
-    result = trainwright("profile", "--out", str(path), "--processes", "1", "--budget", "15s")
+    result = trainwright("profile", "--out", str(path), "--processes", "1", "--budget", "12s")
     assert result.returncode == 0, result.stderr
     assert "the time was over; kept what was measured, missing: " in result.stderr
     assert load_cluster(str(path)).count == 1
