@@ -148,7 +148,7 @@ class TestWeakScaling:
 
     def test_sixteen_times_the_devices_give_about_ten_times_the_throughput(self, study: Study) -> None:
         kept = fsdp(study, 2048).tokens_per_s_per_device / fsdp(study, 128).tokens_per_s_per_device
-        assert kept == pytest.approx(0.63, abs=0.07)  # published: 0.628; predicted: 0.672
+        assert kept == pytest.approx(0.63, abs=0.07)  # published: 0.628; predicted: 0.671
         assert fsdp(study, 2048).strategy == "dp2048 mb2 zero3 bf16"
         assert (fsdp(study, 2048).global_batch, fsdp(study, 2048).seq) == (4096, 4096)
 
@@ -192,7 +192,7 @@ class TestWeakScaling:
         # At 128 devices it is 0.536, a tenth of a point outside.
         assert at(older, 8).mfu == pytest.approx(0.5967, abs=0.06)
         assert at(older, 128).mfu == pytest.approx(0.5967, abs=0.065)
-        assert at(newer, 128).mfu == pytest.approx(0.4077, abs=0.06)  # predicted: 0.410
+        assert at(newer, 128).mfu == pytest.approx(0.4077, abs=0.06)  # predicted: 0.411
 
 
 class TestStrongScaling:
@@ -229,7 +229,7 @@ class TestMeasuredCurves:
     """llm-foundry on 128 to 512 H100, full shard, sequence 2,048: tokens/s per device."""
 
     def test_the_slope_of_7b(self) -> None:
-        # 10,475 -> 9,670: -7.7 %, with a micro-batch of 6 and nothing computed again. Predicted: -5.3 %. (The
+        # 10,475 -> 9,670: -7.7 %, with a micro-batch of 6 and nothing computed again. Predicted: -5.5 %. (The
         # constants are fitted to the runs on 256 and 512 devices, among 951 others.)
         assert _fall("mpt-7b", {}, "mb6", 6) == pytest.approx(9670 / 10475 - 1, abs=0.03)
 

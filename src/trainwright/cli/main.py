@@ -12,7 +12,7 @@ from trainwright.errors import InfeasiblePlan, TrainwrightError, one_line
 COMMANDS = {
     "plan": "the best strategies for a model on a cluster, with time, memory, cost, and what limits them",
     "simulate": "one plan in detail: every task of a step, its memory, its communication, its schedule drawn",
-    "profile": "measure this machine: kernels and collectives, written as a cluster that all commands take",
+    "profile": "measure this machine: kernels and collectives, as a cluster for plan and simulate",
     "run": "train a model under a plan on torch.distributed processes, here or under torchrun",
     "compare": "a predicted and a measured step side by side, and what makes the difference",
     "study": "published comparisons, run anew by simulation",
