@@ -24,6 +24,7 @@ SMALL: Mapping[str, Mapping[str, object]] = {
     },
     "middle": {**_SIZES, "layers": 4, "gated": True},
     "deep": {**_SIZES, "layers": 8, "gated": True},
+    "broad": {**_SIZES, "layers": 8, "hidden": 16, "heads": 8, "gated": True},
     "experts": {**_SIZES, **_EXPERTS},
     "shared experts": {**_SIZES, **_EXPERTS, "shared_experts": 1, "first_dense": 1},
     "translator": {

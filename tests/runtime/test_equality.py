@@ -17,7 +17,9 @@ _ZOO = (
     "dualpipe", "dualpipe-v", "chimera", "co-shard", "interlaced", "mixed", "uneven-stages",
     "recompute", "offload",
 )  # fmt: skip
-_WIDE = ("hsdp shard=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved", "mixed")
+_WIDE = (
+    "hsdp shard=2", "chimera pp=2 zero=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved", "mixed",
+)  # fmt: skip
 _OTHERS = {
     "tied": ("dp2 tp2 sp", "dp2 pp2 zero1", "dualpipe", "chimera", "interlaced"),
     "llama": ("dp2 tp2 sp", "dp2 cp2 ring", "pp2 tp2 zb full", "dp4 zero3 selective", "cp2 tp2 allgather"),
@@ -43,7 +45,7 @@ def test_a_plan_of_the_zoo_trains_as_one_device_does(pool: Callable[[int], Pool]
     _check(pool(2), "middle", text, 2)
 
 
-@pytest.mark.parametrize("text", (*_ZOO, "hsdp shard=2") if THOROUGH else _WIDE)
+@pytest.mark.parametrize("text", (*_ZOO, *_WIDE[:2]) if THOROUGH else _WIDE)
 def test_a_plan_of_the_zoo_trains_so_on_four_processes(pool: Callable[[int], Pool], text: str) -> None:
     _check(pool(4), "deep", text, 4)
 
@@ -56,11 +58,23 @@ def test_every_family_of_models_trains_as_one_device_does(
 
 
 _EIGHT = ("dp2 tp2 pp2 sp 1f1b", "dp2 tp2 cp2 ring zero1")
+_MORE = (
+    "chimera pp=4 zero=2", "hsdp shard=2", "hsdp shard=4", "pp4 tp2 zb", "per-layer layers=0-1:dp8,2-:tp4dp2",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("text", (*_EIGHT, "hsdp shard=4", "dualpipe", "pp4 tp2 zb") if THOROUGH else _EIGHT)
+@pytest.mark.parametrize("text", (*_EIGHT, *_ZOO, *_MORE) if THOROUGH else _EIGHT)
 def test_eight_processes_train_as_one_device_does(pool: Callable[[int], Pool], text: str) -> None:
-    _check(pool(8), "middle", text, 8)
+    _check(pool(8), "broad" if text in (*_ZOO, *_MORE) else "middle", text, 8)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="make thorough: the same on four processes is always run")
+@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize(("model", "text"), [("experts", "expert-parallel"), ("evoformer", "3f1b")])
+def test_plans_for_other_models_train_so_on_every_count(
+    pool: Callable[[int], Pool], model: str, text: str, devices: int
+) -> None:
+    _check(pool(devices), model, text, devices)
 
 
 @pytest.mark.parametrize("text", ["dp2 mb2", "tp2 mb2 full", "dp2 zero3 mb2"])

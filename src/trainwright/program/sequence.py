@@ -11,7 +11,7 @@ from trainwright.plan.action import Action
 from trainwright.plan.plan import Order
 from trainwright.program.entries import action_phase
 from trainwright.program.lower import Program, Route
-from trainwright.program.step import Step
+from trainwright.program.step import Step, Weight
 from trainwright.program.tabulate import action_phases, is_merged, orders_of
 
 
@@ -172,12 +172,16 @@ def _end_inputs(program: Program, number: int) -> Iterator[list[tuple[int, int]]
             found += [each for value in step.reads for each in writers.get(value.name, ())]
             for name in names & tied:
                 found += _tied_writers(program, writers, name)
-            found += [
-                (number, each)
-                for each, scatter in enumerate(route.steps)
-                if scatter.phase == "W" and scatter.state and set(scatter.state) & set(step.state)
-            ]
+            found += _scatters(program, set(step.state))
         yield found
+
+
+def _scatters(program: Program, weights: set[Weight]) -> Iterator[tuple[int, int]]:
+    """The steps of all routes that sum gradients of some weights after each microbatch."""
+    for number, route in enumerate(program.routes):
+        for index, step in enumerate(route.steps):
+            if step.phase == "W" and weights.intersection(step.state):
+                yield number, index
 
 
 def _tied_writers(
