@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import interruptions, limits, money, target
+from trainwright.cli import cost, interruptions, limits, money, target
 from trainwright.cli.knobs import LIMITED
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
-    parser.add_argument(
-        "--cost", metavar="SOURCE",
-        help="operator times: roofline, calibrated, profiled:FILE or projected:FILE, as trainwright profile "
-        "writes them (default: those of CLUSTER if it is such a file, else calibrated)",
-    )  # fmt: skip
+    cost.add_arguments(parser)
     parser.add_argument(
         "--precision",
         metavar="NAME",

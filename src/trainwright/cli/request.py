@@ -3,9 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
-from trainwright.cli.interruptions import parse_reliability
 from trainwright.cli.knobs import LIMITED
-from trainwright.cli.money import parse_prices
 from trainwright.cli.subject import (
     MOST_BATCH,
     Subject,
@@ -14,7 +12,7 @@ from trainwright.cli.subject import (
     parse_batch,
     parse_subject,
 )
-from trainwright.cli.target import parse_target
+from trainwright.cli.terms import parse_terms
 from trainwright.cluster.types import Device
 from trainwright.cost.constants import AXES, Stack
 from trainwright.errors import BadInput
@@ -40,30 +38,24 @@ class Request:
 def parse_request(options: argparse.Namespace, devices: int | None = None) -> Request:
     """The request that the options describe; on so many devices, if that is not up to the cluster."""
     subject = parse_subject(options, devices)
-    prices, stack = parse_prices(options, subject.cluster), subject.stack
+    stack = subject.stack
     batches, batch_note = _batches(options, subject)
-    target = parse_target(options, subject.graph, tuple(batch * subject.seq for batch in batches))
+    priced = parse_terms(options, subject, tuple(batch * subject.seq for batch in batches))
     objective(options.objective)
     job = Job(
-        graph=subject.graph, cluster=prices.cluster, stack=stack, efficiency=subject.efficiency,
+        graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
         seq=subject.seq, global_batch=batches[0],
     )  # fmt: skip
     return Request(
         question=Question(
             job=job, batches=batches,
-            fixed=_fixed(options, prices.cluster.device, stack), most=_most(options, stack),
+            fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
             objective=options.objective, top=parse_whole(options.top, "--top"),
-            critical_batch_tokens=target.critical_batch_tokens, dollars_per_kwh=prices.dollars_per_kwh,
+            critical_batch_tokens=priced.terms.critical_batch_tokens,
+            dollars_per_kwh=priced.terms.dollars_per_kwh,
         ),
-        terms=Terms(
-            interval=subject.interval, tokens=target.tokens,
-            dollars_per_device_hour=prices.cluster.device.price_per_hour,
-            dollars_per_kwh=prices.dollars_per_kwh, grid_kg_per_kwh=prices.grid_kg_per_kwh,
-            reliability=parse_reliability(options), critical_batch_tokens=target.critical_batch_tokens,
-        ),
-        notes=(
-            subject.title, batch_note, *target.notes, prices.note, *subject.basis, *_lacks(options, stack),
-        ),
+        terms=priced.terms,
+        notes=(subject.title, batch_note, *priced.notes, *subject.basis, *_lacks(options, stack)),
         pareto=options.pareto,
     )  # fmt: skip
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import cost, interruptions, money, target
+
 if TYPE_CHECKING:
     from trainwright.cli.named_plan import NamedPlan
     from trainwright.cli.subject import Subject
@@ -31,11 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
-    parser.add_argument(
-        "--cost", metavar="SOURCE",
-        help="operator times: roofline, calibrated, profiled:FILE or projected:FILE, as trainwright profile "
-        "writes them (default: those of CLUSTER if it is such a file, else calibrated)",
-    )  # fmt: skip
+    cost.add_arguments(parser)
     parser.add_argument("--free", action="store_true", help="also what each cause would save if it were free")
     parser.add_argument("--width", metavar="N", help="columns of the schedule (default: as the terminal)")
     parser.add_argument("--trace", metavar="FILE", help="a trace of all tasks, which Perfetto opens")
@@ -43,11 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
+    for group in (target, interruptions, money):
+        group.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write and show; then raise if the plan does not fit."""
     from trainwright.cli.subject import parse_subject
+    from trainwright.cli.terms import parse_terms
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
     from trainwright.report.files import render_json, save_text
@@ -55,15 +56,15 @@ def run(options: argparse.Namespace) -> int:
 
     width = _parse_width(options.width)
     subject = parse_subject(options)
-    named, notes = _parse_plan(options, subject)
+    named, note = _parse_plan(options, subject)
+    priced = parse_terms(options, subject, (named.plan.batch * named.plan.microbatches * subject.seq,))
+    notes = (subject.title, note, *priced.notes, *subject.basis)
     if options.save_plan:
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
     if options.trace:
         save_trace(Path(options.trace), simulated.timeline, describe(simulated.program, "predicted"))
-    account = account_of(
-        simulated, subject.interval, closed_form=_closed_form(subject, named), free=options.free
-    )
+    account = account_of(simulated, priced.terms, closed_form=_closed_form(subject, named), free=options.free)
     if options.json and options.json != "-":
         save_text(Path(options.json), render_json(_tree(subject, notes, account)))
     if options.json == "-":
@@ -80,8 +81,8 @@ def _parse_width(text: str | None) -> int | None:
     return parse_whole(text, "--width", most=10_000) if text else None
 
 
-def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["NamedPlan", tuple[str, ...]]:
-    """The plan, and what to say of model, cluster and batch."""
+def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["NamedPlan", str]:
+    """The plan, and what to say of its batch."""
     from trainwright.cli.named_plan import NamedPlan, check_rate, is_file, load_plan, parse_named
     from trainwright.cli.subject import batch_note, parse_batch
     from trainwright.errors import BadInput
@@ -102,7 +103,7 @@ def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["Named
     else:
         named = parse_named(text, subject, batch)
     check_rate(named.plan, subject)
-    return named, (subject.title, note, *subject.basis)
+    return named, note
 
 
 def _simulate(subject: "Subject", named: "NamedPlan") -> "Simulated":

@@ -7,8 +7,8 @@ from math import log2
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import GENERIC, Constants, Interval, load_constants, stack_name
-from trainwright.cost.source import Source, build_source
+from trainwright.cost.load import Interval, load_constants, stack_name
+from trainwright.cost.source import build_source
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
@@ -19,7 +19,6 @@ from trainwright.units import parse_quantity, parse_whole, render_si
 
 MOST_BATCH = 100_000_000
 _MOST_SEQ = 100_000_000
-_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,7 @@ def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Su
     cluster = replace(cluster, count=devices) if devices else cluster
     constants = load_constants()
     asked = constants.stack(stack_name(options.stack)) if options.stack else None
-    source = build_source(options.cost, options.cluster, cluster, constants, asked) or _calibrated(
-        constants, cluster, asked
-    )
+    source = build_source(options.cost, options.cluster, cluster, constants, asked)
     stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
@@ -58,18 +55,6 @@ def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Su
         title=_title(architecture, graph, cluster, stack) + default,
         basis=source.notes,
     )
-
-
-def _calibrated(constants: Constants, cluster: Cluster, asked: Stack | None) -> Source:
-    """The constants that were fitted to published runs."""
-    stack, efficiency = (
-        asked or constants.stack(_default_stack(cluster)),
-        constants.efficiency(cluster.device),
-    )
-    return Source(
-        efficiency=efficiency, stack=stack, interval=constants.interval(efficiency, stack),
-        notes=_basis(efficiency, stack, cluster),
-    )  # fmt: skip
 
 
 def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
@@ -134,34 +119,3 @@ def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: St
     size = render_si(parameters(graph), "").replace(" G", " B").strip()
     where = f"{cluster.count} {cluster.device.name} ({cluster.network.name})"
     return f"{architecture.name} ({size} parameters) on {where}, {stack.name}"
-
-
-def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str, ...]:
-    """What the constants rest on."""
-    device = cluster.device
-    notes = []
-    if not efficiency.runs:
-        owner = {"device": "kernels of its own", "family": f"its family, {device.family},"}.get(
-            efficiency.basis, "accelerators in general"
-        )
-        notes.append(
-            f"No training runs on {device.name} were fitted: its efficiencies are those of {owner} "
-            "and the range is wide."
-        )
-    else:
-        own = device.name if efficiency.basis == "device" else f"{device.family} devices"
-        notes.append(f"Fitted on {efficiency.runs:,} runs on {own}.")
-    if stack.name == GENERIC:
-        notes.append(
-            "generic stands for unknown software: the median of the stacks that are known, and a wide range."
-        )
-    elif not stack.runs:
-        notes.append(
-            f"No runs of {stack.name} were fitted: it has the constants of {stack.basis}, and a wide range."
-        )
-    return tuple(notes)
-
-
-def _default_stack(cluster: Cluster) -> str:
-    """What most users of a family of devices run."""
-    return _STACKS.get(cluster.device.family, "megatron-core")

@@ -1,5 +1,6 @@
 """What a cluster draws while it trains, by what its devices do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,14 @@ class Activity:
     matrix: Share
     memory: Share
     link: Share
+
+
+def activity_of(time_s: Mapping[str, float], communication_s: Mapping[str, float], step_s: float) -> Activity:
+    """What a device does in a step, from its parts; communication counts whether it is hidden or not."""
+    matrix_s = sum(time_s.get(name, 0.0) for name in ("matmul", "attention", "recompute"))
+    memory_s = sum(time_s.get(name, 0.0) for name in ("streaming", "optimizer", "offload"))
+    link_s = sum(communication_s.values())
+    return Activity(matrix=matrix_s / step_s, memory=memory_s / step_s, link=link_s / step_s)
 
 
 def device_w(cluster: Cluster, activity: Activity) -> NDArray[np.float64]:

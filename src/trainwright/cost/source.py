@@ -8,6 +8,7 @@ from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import OWN, Efficiency, Stack
 from trainwright.cost.expected import render_expected
+from trainwright.cost.fitted import Source, fitted_source
 from trainwright.cost.kernels import build_kernels
 from trainwright.cost.load import Constants, Interval
 from trainwright.cost.profile import Profile, build_profile
@@ -28,16 +29,6 @@ _ELSEWHERE = Interval(low=0.5, high=2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What a prediction rests on: efficiencies or measured times, the stack, its range, and words on it."""
-
-    efficiency: Efficiency
-    stack: Stack
-    interval: Interval
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What stands beside a profile: fitted constants for what it has not measured, and software."""
 
@@ -53,22 +44,32 @@ def load_profile(path: Path) -> tuple[Profile, Cluster]:
     return found, load_cluster(str(path))
 
 
+def parse_cost(text: str) -> tuple[str, str]:
+    """The name of a source and the file behind it, or nothing: `projected:profile.toml`."""
+    name, colon, file = text.partition(":")
+    if name not in SOURCES:
+        raise UnknownName("--cost", name, SOURCES)
+    if name not in _MEASURED and colon:
+        raise BadInput("--cost", text, f"{name} needs no file", f"write {name}")
+    if colon and not file:
+        raise BadInput("--cost", text, "names no file after the colon", f"write {name}:FILE")
+    return name, file
+
+
 def build_source(
     text: str | None, where: str, cluster: Cluster, constants: Constants, stack: Stack | None
-) -> Source | None:
-    """The source that `--cost` and the cluster `where` mean; None for calibrated constants.
+) -> Source:
+    """The source that `--cost` and the cluster `where` mean.
 
-    A cluster file that holds a profile is its own source unless another one is asked for. `stack` is what
-    `--stack` asks for.
+    A cluster file that holds a profile is its own source unless another one is asked for; any other cluster
+    has fitted constants. `stack` is what `--stack` asks for.
     """
-    name, _, file = (text or "").partition(":")
-    if text is not None and name not in SOURCES:
-        raise UnknownName("--cost", name, SOURCES)
+    name, file = parse_cost(text) if text is not None else ("", "")
     own = _profile_of(Path(where)) if where.endswith(".toml") else None
     if text is None:
         name = "profiled" if own is not None else "calibrated"
     if name == "calibrated":
-        return None
+        return fitted_source(constants, cluster, stack)
     if name == "roofline":
         return Source(
             efficiency=_ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
@@ -155,3 +156,6 @@ def _profile_of(path: Path) -> Profile | None:
         raise BadInput("profile", str(path), f"cannot be read ({error})", "check the file") from None
     found = table.get("profile")
     return None if found is None else build_profile(found, f"profile {path}")
+
+
+__all__ = ["SOURCES", "Source", "build_source", "load_profile", "parse_cost"]

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
-from trainwright.cost.load import Interval
+from trainwright.economics.goodput import Goodput
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import TIMES, Job
 from trainwright.model.totals import model_flops, op_flops
@@ -14,10 +15,12 @@ from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.program.lower import Program
 from trainwright.program.table import Floats
 from trainwright.program.traffic import Traffic, traffic
+from trainwright.report.budget import Budget, Terms, budget_of, goodput_of
 from trainwright.simulate.breakdown import BUBBLE
 from trainwright.simulate.critical import CriticalPath, Freed, critical_path, free_causes
 from trainwright.simulate.memory import Holding, holdings
 from trainwright.simulate.needs import Need
+from trainwright.simulate.power import drawn
 from trainwright.simulate.whole import Simulated
 
 _MOST = 20  # rows of tasks and of what is held
@@ -46,7 +49,8 @@ class Predicted:
 class Account:
     """A step of a plan: speed, where its time goes, what it holds and sends, what it waits for.
 
-    `mfu` and `hfu` are over the devices that the plan uses, and count as those of a `Summary` do. The parts
+    `mfu`, `hfu`, power and money are of the devices that the plan uses, and count as those of a `Summary` do;
+    `place_w` is the power of a device of each place, `device_w` that of the mean device. The parts
     of `time_s` add up to the step, on the busiest place (which is idle for the shortest time) and on the mean
     device. `path_s` has the tasks of the critical path, those of all layers together; most first.
     """
@@ -65,6 +69,14 @@ class Account:
     tokens_per_s_per_device: float
     mfu: float
     hfu: float
+    power_w: float  # of all devices of the plan, at the meter
+    device_w: float
+    place_w: tuple[float, ...]
+    joules_per_token: float
+    tokens_per_joule: float
+    goodput: Goodput | None  # nothing, if no interruptions are asked about
+    effective_tokens_per_s: float
+    budget: Budget
     busiest: tuple[int, ...]
     time_s: Mapping[str, Spent]
     fits: bool
@@ -80,9 +92,9 @@ class Account:
 
 
 def account_of(
-    simulated: Simulated, interval: Interval, *, closed_form: Predicted | None = None, free: bool = False
+    simulated: Simulated, terms: Terms, *, closed_form: Predicted | None = None, free: bool = False
 ) -> Account:
-    """The account of a simulated plan; with `free`, what each cause would save if it took no time."""
+    """A simulated plan, priced by terms; with `free`, what each cause would save if it took no time."""
     plan, setting, step_s = simulated.plan, simulated.program.setting, simulated.step_s
     table, path = simulated.timeline.table, critical_path(simulated.timeline)
     batch = plan.batch * plan.microbatches
@@ -90,6 +102,10 @@ def account_of(
     useful = model_flops(setting.graph, batch, setting.seq)
     rate = plan.devices * setting.cluster.device.peak(plan.precision) * step_s
     busiest = int(np.argmin(simulated.breakdown.time_s[BUBBLE]))
+    power = drawn(simulated)
+    used = replace(setting, cluster=replace(setting.cluster, count=plan.devices))
+    interrupted = goodput_of(used, plan.precision, step_s, terms)
+    effective = tokens_per_s * (interrupted.speed if interrupted else 1.0)
     return Account(
         plan=plan.name,
         devices=plan.devices,
@@ -99,12 +115,20 @@ def account_of(
         microbatches=plan.microbatches,
         seq=setting.seq,
         step_s=step_s,
-        low_s=step_s * interval.low,
-        high_s=step_s * interval.high,
+        low_s=step_s * terms.interval.low,
+        high_s=step_s * terms.interval.high,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / plan.devices,
         mfu=useful / rate,
         hfu=(useful + recomputed_flops(simulated.program)) / rate,
+        power_w=power.power_w,
+        device_w=power.device_w,
+        place_w=power.place_w,
+        joules_per_token=power.power_w / tokens_per_s,
+        tokens_per_joule=tokens_per_s / power.power_w if power.power_w else inf,
+        goodput=interrupted,
+        effective_tokens_per_s=effective,
+        budget=budget_of(batch * setting.seq, (tokens_per_s, effective), power.power_w, plan.devices, terms),
         busiest=table.places[busiest],
         time_s=_spent(simulated, busiest),
         fits=simulated.fits,

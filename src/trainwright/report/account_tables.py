@@ -6,9 +6,10 @@ from rich.table import Table
 
 from trainwright.report.account import Account
 from trainwright.report.drawing import render_devices
-from trainwright.report.tables import render_range, table
+from trainwright.report.run_lines import run_lines, speed_line
+from trainwright.report.tables import table
 from trainwright.simulate.needs import Need
-from trainwright.units import render_bytes, render_duration, render_si
+from trainwright.units import render_bytes, render_duration
 
 # The phases of tasks, at the end of their labels, in words.
 _PHASES: Mapping[str, str] = {
@@ -37,13 +38,9 @@ def title(account: Account) -> str:
 
 
 def account_lines(account: Account) -> Iterator[str]:
-    """Speed and utilisation, the closed form beside them, whether it fits."""
-    per_device = render_si(account.tokens_per_s_per_device, "tokens/s")
-    yield (
-        f"{render_si(account.tokens_per_s, 'tokens/s')}, {per_device} per device, MFU {account.mfu:.1%}, "
-        f"HFU {account.hfu:.1%}, step {render_duration(account.step_s)} "
-        f"({render_range(account.low_s, account.high_s)})"
-    )
+    """Speed and utilisation, what a run takes, the closed form beside them, whether it fits."""
+    yield speed_line(account)
+    yield from run_lines(account)
     fullest = account.memory[account.fullest]
     if account.closed_form:
         change = account.closed_form.step_s / account.step_s - 1.0

@@ -6,36 +6,16 @@ from math import inf
 
 import numpy as np
 
-from trainwright.cluster.power import Activity, device_w, power_w
-from trainwright.cost.load import Interval
-from trainwright.cost.state import weight_sizes
-from trainwright.economics.batch import batch_charge
-from trainwright.economics.goodput import DAY_S, Goodput, Reliability, Run, goodput
-from trainwright.economics.money import GRID_KG_PER_KWH
+from trainwright.cluster.power import activity_of, device_w, power_w
+from trainwright.economics.goodput import Goodput
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
-from trainwright.model.graph import is_layer, parameters
+from trainwright.model.graph import is_layer
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategies, Strategy
+from trainwright.report.budget import Budget, Terms, budget_of, goodput_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What a run takes on the whole cluster, interruptions included.
-
-    `least_tokens` would do at a small batch, `tokens` are trained on; `steady_days` would pass without
-    interruptions.
-    """
-
-    tokens: float
-    least_tokens: float
-    days: float
-    steady_days: float
-    device_hours: float
-    dollars: float
-    dollars_per_million_tokens: float
-    kwh: float
-    co2e_kg: float
+_COMPUTE = ("matmul", "attention", "streaming", "recompute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +55,6 @@ class Summary:
     budget: Budget
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What turns times into ranges and money: the interval of a prediction, tokens, prices, interruptions.
-
-    A batch is charged with more tokens only if a critical batch is given, in tokens.
-    """
-
-    interval: Interval
-    tokens: float
-    dollars_per_device_hour: float
-    dollars_per_kwh: float = 0.0  # on top: zero where the price of an hour includes electricity
-    grid_kg_per_kwh: float = GRID_KG_PER_KWH
-    reliability: Reliability | None = None
-    critical_batch_tokens: float = inf
-
-
 def summarize(job: Job, strategies: Strategies, terms: Terms) -> tuple[Summary, ...]:
     """A summary of each strategy; `job.global_batch` is one batch, or one for each."""
     result = estimate(job, strategies)
@@ -108,9 +72,10 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
     tokens_per_s = batch * job.seq / step
     useful = model_flops(job.graph, batch, job.seq)
     rate = cluster.count * cluster.device.peak(strategy.precision) * step
-    activity = activity_of(time, {n: float(v[index]) for n, v in result.communication_s.items()}, step)
+    sent = {name: float(values[index]) for name, values in result.communication_s.items()}
+    activity = activity_of(_of_mean_device(time, float(result.busy_s[index])), sent, step)
     power = float(power_w(cluster, activity))
-    interrupted = _goodput(job, strategy, step, terms)
+    interrupted = goodput_of(job, strategy.precision, step, terms)
     effective = tokens_per_s * (interrupted.speed if interrupted else 1.0)
     return Summary(
         strategy=strategy,
@@ -126,7 +91,7 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         hfu=(useful + recomputed_flops(job, strategy)) / rate,
         exposed_fraction=sum(time[name] for name in COMMUNICATION) / step,
         time_s=time,
-        communication_s={name: float(values[index]) for name, values in result.communication_s.items()},
+        communication_s=sent,
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
         total_bytes=float(result.total_bytes[index]),
         capacity_bytes=cluster.device.memory[0].capacity_bytes,
@@ -137,51 +102,15 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         tokens_per_joule=tokens_per_s / power if power else inf,
         goodput=interrupted,
         effective_tokens_per_s=effective,
-        budget=_budget(batch * job.seq, (tokens_per_s, effective), power, cluster.count, terms),
+        budget=budget_of(batch * job.seq, (tokens_per_s, effective), power, cluster.count, terms),
     )
 
 
-def activity_of(time_s: Mapping[str, float], communication_s: Mapping[str, float], step_s: float) -> Activity:
-    """What a device does in a step, from its parts; communication counts whether it is hidden or not."""
-    matrix_s = sum(time_s.get(name, 0.0) for name in ("matmul", "attention", "recompute"))
-    memory_s = sum(time_s.get(name, 0.0) for name in ("streaming", "optimizer", "offload"))
-    link_s = sum(communication_s.values())
-    return Activity(matrix=matrix_s / step_s, memory=memory_s / step_s, link=link_s / step_s)
-
-
-def _goodput(job: Job, strategy: Strategy, step_s: float, terms: Terms) -> Goodput | None:
-    """How interruptions bear on a strategy; a checkpoint holds weights and optimizer state."""
-    if terms.reliability is None:
-        return None
-    weight, optimizer = weight_sizes(job.stack, np.array(strategy.precision == "fp32"))
-    run = Run(
-        devices=job.cluster.count,
-        nodes=-(-job.cluster.count // job.cluster.node_size),
-        step_s=step_s,
-        state_bytes=float(weight + optimizer) * parameters(job.graph),
-    )
-    return goodput(run, terms.reliability)
-
-
-def _budget(
-    batch_tokens: int, rates: tuple[float, float], power: float, devices: int, terms: Terms
-) -> Budget:
-    """Of a run at a steady and an effective rate of tokens; the time that is lost draws the same power."""
-    tokens = terms.tokens * batch_charge(batch_tokens, terms.critical_batch_tokens)
-    steady_s, seconds = (tokens / rate if rate else inf for rate in rates)
-    hours, kwh = seconds / 3600.0 * devices, seconds * power / 3.6e6
-    dollars = hours * terms.dollars_per_device_hour + kwh * terms.dollars_per_kwh
-    return Budget(
-        tokens=tokens,
-        least_tokens=terms.tokens,
-        days=seconds / DAY_S,
-        steady_days=steady_s / DAY_S,
-        device_hours=hours,
-        dollars=dollars,
-        dollars_per_million_tokens=dollars / tokens * 1e6,
-        kwh=kwh,
-        co2e_kg=kwh * terms.grid_kg_per_kwh,
-    )
+def _of_mean_device(time_s: Mapping[str, float], busy_s: float) -> dict[str, float]:
+    """The parts of the busiest stage's time, with as much compute as the mean device has."""
+    own_s = sum(time_s[name] for name in _COMPUTE)
+    share = min(busy_s / own_s, 1.0) if own_s else 1.0
+    return {name: seconds * (share if name in _COMPUTE else 1.0) for name, seconds in time_s.items()}
 
 
 def recomputed_flops(job: Job, strategy: Strategy) -> float:
@@ -202,3 +131,6 @@ def recomputed_flops(job: Job, strategy: Strategy) -> float:
         for s in layers
     ]
     return forward_flops(replace(job.graph, segments=tuple(matrices)), batch, job.seq)
+
+
+__all__ = ["Budget", "Summary", "Terms", "recomputed_flops", "summarize"]

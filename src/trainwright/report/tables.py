@@ -1,8 +1,7 @@
 """Tables for people: rich on a terminal, plain text elsewhere."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from math import isfinite
+from collections.abc import Sequence
 from textwrap import fill
 from typing import IO
 
@@ -11,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainwright.economics.goodput import Goodput
 from trainwright.plan.strategy import Strategy
-from trainwright.report.summary import Budget, Summary
+from trainwright.report.run_lines import render_range, run_lines, speed_line
+from trainwright.report.summary import Summary
 from trainwright.report.whatif import WhatIf
-from trainwright.units import render_bytes, render_duration, render_si
+from trainwright.units import render_bytes, render_duration
 
 PLAIN_WIDTH = 100  # where there is no terminal to ask
 
@@ -79,14 +78,6 @@ def front_table(front: Sequence[Summary]) -> Table:
         if not shown or each.total_bytes < 0.98 * shown[-1].total_bytes:
             shown.append(each)
     return plans_table(shown)
-
-
-def render_range(low_s: float, high_s: float) -> str:
-    """Two durations in one unit: `5.1–6.3 s`."""
-    high = render_duration(high_s)
-    number, unit = high.split(" ")
-    factor = high_s / float(number)
-    return f"{low_s / factor:.3g}–{number} {unit}"
 
 
 def breakdown_table(summary: Summary) -> Table:
@@ -154,48 +145,4 @@ def indented(console: Console, line: str) -> str:
 
 def headline(summary: Summary) -> tuple[str, ...]:
     """The winner in a few lines: speed and utilisation; what the run takes; energy; interruptions."""
-    budget = summary.budget
-    per_device = render_si(summary.tokens_per_s_per_device, "tokens/s")
-    return (
-        f"{render_si(summary.tokens_per_s, 'tokens/s')}, {per_device} per device, MFU {summary.mfu:.1%}, "
-        f"HFU {summary.hfu:.1%}, step {render_duration(summary.step_s)} "
-        f"({render_range(summary.low_s, summary.high_s)})",
-        f"{render_si(budget.tokens, 'tokens')}: {_days(budget)}, {budget.dollars:,.0f} $ "
-        f"({budget.dollars_per_million_tokens:.3g} $ per million tokens), "
-        f"{budget.device_hours:,.0f} device-hours",
-        f"{budget.kwh:,.0f} kWh at {render_si(summary.power_w, 'W')}, {_mass(budget.co2e_kg)} CO₂e; "
-        f"{render_si(summary.joules_per_token, 'J')} per token, {summary.tokens_per_joule:.3g} tokens per "
-        "joule",
-        *(_interruptions(summary, summary.goodput) if summary.goodput else ()),
-    )
-
-
-def _days(budget: Budget) -> str:
-    if not isfinite(budget.days):
-        return "never finished"
-    return f"{budget.days:,.1f} days ({budget.steady_days:,.1f} without interruptions)"
-
-
-def _mass(kilograms: float) -> str:
-    return f"{kilograms:,.3g} kg" if kilograms < 1e3 else f"{kilograms / 1e3:,.0f} t"
-
-
-def _interruptions(summary: Summary, goodput: Goodput) -> Iterator[str]:
-    """Goodput, and what takes the rest."""
-    lost = [
-        ("writing checkpoints", goodput.checkpoint_share),
-        ("work done again", goodput.redone_share),
-        ("detection and restart", goodput.restart_share),
-        ("planned stops", goodput.planned_share),
-    ]
-    yield (
-        f"Goodput {goodput.share:.1%}, {render_si(summary.effective_tokens_per_s, 'tokens/s')} effective: "
-        f"{', '.join(f'{name} {share:.2%}' for name, share in lost)}; stragglers add "
-        f"{goodput.straggling:.2%} to a step"
-    )
-    if goodput.failures_per_day:
-        yield (
-            f"A failure every {render_duration(86400.0 / goodput.failures_per_day)}; a checkpoint of "
-            f"{render_bytes(goodput.checkpoint_bytes)} takes {render_duration(goodput.checkpoint_s)}, "
-            f"one every {render_duration(goodput.interval_s)}"
-        )
+    return (speed_line(summary), *run_lines(summary))

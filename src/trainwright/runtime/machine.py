@@ -46,7 +46,6 @@ def build_setting(graph: Graph, count: int, seq: int, precision: str, profile: P
 def _profiled(graph: Graph, count: int, seq: int, precision: str, path: Path) -> Setting:
     cluster = replace(load_profile(path)[1], count=count)
     source = build_source("profiled", str(path), cluster, load_constants(), None)
-    assert source is not None
     return Setting(
         graph=graph, cluster=cluster, stack=source.stack, efficiency=source.efficiency, seq=seq,
         precision=precision,

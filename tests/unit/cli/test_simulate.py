@@ -57,6 +57,30 @@ class TestOutput:
         assert tree["closed_form"]["step_s"] == pytest.approx(tree["step_s"], rel=0.1)
         assert tree["fits"] is True
 
+    def test_power_and_money_are_those_of_the_same_strategy_in_plan(self) -> None:
+        run = ("--batch", "64", "--tokens", "1T", "--own", "--grid", "100 g/kWh", "--failures",
+               "0.01 /device-day", "--json")  # fmt: skip
+        planned = json.loads(
+            trainwright("plan", "gpt2", "h100:8", *run, "--fix", "zero=1", "--top", "1").stdout
+        )["plans"][0]
+        words = {name: value for name, value in planned["strategy"].items() if name in ("dp", "tp", "pp")}
+        strategy = " ".join(f"{name}{value}" for name, value in words.items())
+        strategy += f" mb{planned['strategy']['micro_batch']} zero1 {planned['strategy']['recompute']}"
+        simulated = json.loads(trainwright(*SMALL, strategy, *run).stdout)
+        assert simulated["step_s"] == pytest.approx(planned["step_s"], rel=0.03)
+        for name in ("device_w", "power_w", "joules_per_token", "tokens_per_joule"):
+            assert simulated[name] == pytest.approx(planned[name], rel=0.03)
+        assert simulated["goodput"]["share"] == pytest.approx(planned["goodput"]["share"], rel=0.01)
+        for name in ("tokens", "days", "dollars", "dollars_per_million_tokens", "kwh", "co2e_kg"):
+            assert simulated["budget"][name] == pytest.approx(planned["budget"][name], rel=0.04)
+        assert simulated["budget"]["co2e_kg"] == pytest.approx(0.1 * simulated["budget"]["kwh"])
+
+    def test_a_run_is_told_with_its_energy(self) -> None:
+        text = trainwright(*SMALL, "dp8 mb1 zero3", "--batch", "16", "--tokens", "1T").stdout
+        for words in ("Token budget: 1 Ttokens", "Rented at 2.99 $", "$ per million tokens", "W a device",
+                      "per token", "tokens per joule", "CO₂e", "Goodput"):  # fmt: skip
+            assert words in text
+
     def test_a_plan_of_the_zoo_has_parameters(self) -> None:
         tree = json.loads(trainwright(*SMALL, "co-shard tp=2 chunks=3", "--batch", "16", "--json").stdout)
         assert tree["plan"] == "co-shard tp=2 chunks=3"

@@ -70,7 +70,6 @@ def test_a_device_with_twice_the_rate_takes_half_the_time(path: Path) -> None:
     device = cluster.device
     fast = replace(device, peak_flops_per_s={key: 2 * rate for key, rate in device.peak_flops_per_s.items()})
     source = build_source("profiled", str(path), cluster, load_constants(), None)
-    assert source is not None
     op = next(each for each in build_graph(load_model("gpt2")).segments[1].block.ops if each.name == "ffn.up")
     sizes = {"batch": floats(2), "seq": floats(256), "hidden": floats(256), "ffn": floats(1024)}
     own = {
@@ -132,7 +131,6 @@ def test_a_profile_is_a_cluster_and_its_own_source(path: Path) -> None:
     cluster = load_cluster(str(path))
     assert (cluster.count, cluster.at_once, cluster.crowding) == (4, 2, 2.0)
     source = build_source(None, str(path), cluster, load_constants(), None)
-    assert source is not None
     assert source.stack.name == "trainwright"
     assert source.efficiency.table is not None
     assert "measured on here" in source.notes[0]
@@ -141,7 +139,6 @@ def test_a_profile_is_a_cluster_and_its_own_source(path: Path) -> None:
 def test_a_profile_is_carried_over_to_another_device_with_a_wide_range(path: Path) -> None:
     cluster = load_cluster("h100:8")
     source = build_source(f"projected:{path}", "h100:8", cluster, load_constants(), None)
-    assert source is not None
     assert source.efficiency.table is None
     assert any("carried over to h100" in each for each in source.notes)
     assert source.interval.high / source.interval.low > 3

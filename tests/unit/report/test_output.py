@@ -11,7 +11,8 @@ import pytest
 from trainwright.errors import BadInput
 from trainwright.plan.strategy import Strategy
 from trainwright.report.files import render_csv, render_json, save_text
-from trainwright.report.tables import indented, open_console, render_range, show, table
+from trainwright.report.run_lines import render_range
+from trainwright.report.tables import indented, open_console, show, table
 
 
 def shown(*parts: object) -> str:

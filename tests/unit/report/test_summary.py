@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import gpt, round_cluster, round_job
-from trainwright.cluster.power import Activity, device_w, power_w
+from trainwright.cluster.power import Activity, activity_of, device_w, power_w
 from trainwright.cost.load import Interval
 from trainwright.economics.goodput import Reliability
 from trainwright.estimate.step import estimate
@@ -14,7 +14,7 @@ from trainwright.model.graph import parameters
 from trainwright.model.totals import forward_flops, model_flops
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.report.limits import limits
-from trainwright.report.summary import Summary, Terms, activity_of, recomputed_flops, summarize
+from trainwright.report.summary import Summary, Terms, recomputed_flops, summarize
 from trainwright.search.rank import objective
 
 JOB = round_job(gpt(), round_cluster(8), 64)
