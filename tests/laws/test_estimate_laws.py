@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.laws.draws import Question, questions, with_compute, with_host, with_links, with_memory
 from trainwright.estimate.layers import model_parts
-from trainwright.estimate.layouts import State, distinct_layouts
+from trainwright.estimate.layouts import State, build_layouts
 from trainwright.estimate.network import links
 from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import estimate
@@ -263,8 +263,6 @@ def _states(job: Job, strategies: Strategies) -> list[State]:
     states = []
     for at in range(len(strategies)):
         one = slice(at, at + 1)
-        layouts, _ = distinct_layouts(
-            job, where, layers, (layer, first, last), strategies.take(one), shape[one]
-        )
+        layouts = build_layouts(job, where, layers, (layer, first, last), strategies.take(one), shape[one])
         states += layouts.states
     return states

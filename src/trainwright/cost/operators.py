@@ -52,14 +52,14 @@ class Machine:
     def matrix_unit(self, dtype: str) -> MatrixUnit:
         """The matrix unit at one dtype."""
         e = self.efficiency
-        reached = {"fp8": e.gemm_fp8, "fp4": e.gemm_fp4}.get(dtype, e.gemm)
-        if self.device.peak(dtype) == self.device.peak("bf16"):
-            reached = e.gemm
+        reached: float | Array = {"fp8": e.gemm_fp8, "fp4": e.gemm_fp4}.get(dtype, e.gemm)
+        if reached != e.gemm:  # a device without the dtype works in 16 bit
+            reached = np.where(self.device.peak(dtype) == self.device.peak("bf16"), e.gemm, reached)
         return MatrixUnit(
             peak_flops_per_s=self.device.peak(dtype),
             memory_bytes_per_s=self.memory_bytes_per_s,
             units=self.device.compute_units,
-            efficiency=reached * self.stack.pace,
+            efficiency=reached * self.stack.pace,  # type: ignore[arg-type]
             depth=e.depth,
             tile_penalty=e.tile_penalty,
             overhead_s=e.kernel_s,

@@ -62,18 +62,21 @@ class Layouts:
     wait_s: Array  # per microbatch of a pipeline
 
 
-def distinct_layouts(
+def layout_rows(strategies: Strategies) -> tuple[Ints, Ints]:
+    """One strategy of each distinct layout of a batch, and for each strategy the index of its own."""
+    return distinct(strategies, _KNOBS)
+
+
+def build_layouts(
     job: Job,
     links: Sequence[Link],
     layers: int,
     parts: tuple[Part, Part, Part],
     strategies: Strategies,
     shape: Ints,
-) -> tuple[Layouts, Ints]:
-    """The distinct layouts of a batch, and for each strategy the index of its own."""
-    rows, where = distinct(strategies, _KNOBS)
-    builder = _Builder(job=job, links=links, strategies=strategies.take(rows), parts=parts, shape=shape[rows])
-    return builder.layouts(layers), where
+) -> Layouts:
+    """The layouts of strategies, one column each, whose shapes are those at `shape`."""
+    return _Builder(job=job, links=links, strategies=strategies, parts=parts, shape=shape).layouts(layers)
 
 
 def shard_ranks(strategies: Strategies) -> Array:

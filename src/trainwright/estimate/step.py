@@ -10,7 +10,7 @@ from trainwright.cost.overlap import shown_s
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.gathers import LayerTimes, layer_times
 from trainwright.estimate.layers import Part, model_parts
-from trainwright.estimate.layouts import Layouts, distinct_layouts
+from trainwright.estimate.layouts import Layouts, build_layouts, layout_rows
 from trainwright.estimate.memory import (
     MOVES_ACTIVATIONS,
     MOVES_OPTIMIZER,
@@ -24,40 +24,49 @@ from trainwright.estimate.memory import (
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.offload import Copies, build_copies
 from trainwright.estimate.pipeline import Builder, EndTimes, Pipeline
-from trainwright.estimate.shapes import distinct_shapes
+from trainwright.estimate.shapes import Shapes, distinct_shapes
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CHUNK = 1 << 14  # strategies evaluated together: their arrays stay in cache
+CHUNK = 1 << 14  # strategies evaluated together: their arrays stay in cache
 
 
 def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estimates:
     """Step time and memory of every strategy; with `detail`, also what the time is made of."""
     if not len(strategies):
-        return _joined([], detail)
-    job = _crowded(job)
+        return join_estimates([], detail)
+    job = crowded(job)
     shapes, shape = distinct_shapes(strategies)
-    links = network_links(job)
-    layers, *parts = model_parts(job, links, shapes)
-    layer, first, last = parts
-    layouts, layout = distinct_layouts(job, links, layers, (layer, first, last), strategies, shape)
-    table = activation_table(job, layer, first, last, shapes)
-    model = _Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
+    rows, layout = layout_rows(strategies)
+    model = build_model(job, job, shapes, strategies.take(rows), shape[rows])
     every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
-    chunks = [slice(at, at + _CHUNK) for at in range(0, len(strategies), _CHUNK)]
-    return _joined(
+    chunks = [slice(at, at + CHUNK) for at in range(0, len(strategies), CHUNK)]
+    return join_estimates(
         [
-            _estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail)
+            estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail)
             for at in chunks
         ],
         detail,
     )
 
 
-def _crowded(job: Job) -> Job:
+def build_model(job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategies, shape: Ints) -> "Model":
+    """The tables of a job: over shapes, and over layouts, of each of which a strategy and its shape is given.
+
+    The job is given twice, as it may hold figures of many clusters: one for each shape, or for each layout.
+    """
+    layers, layer, first, last = model_parts(job, network_links(job), shapes)
+    layouts = build_layouts(
+        layouts_job, network_links(layouts_job), layers, (layer, first, last), strategies, shape
+    )
+    table = activation_table(job, layer, first, last, shapes)
+    return Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
+
+
+def crowded(job: Job) -> Job:
     """The job where devices that share cores are taken to compute all the time, each so much slower."""
     times, efficiency, device = job.cluster.crowding, job.efficiency, job.cluster.device
     if times == 1.0:
@@ -76,7 +85,7 @@ def _crowded(job: Job) -> Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class Model:
     """The tables that one job's strategies are put together from."""
 
     job: Job
@@ -103,9 +112,10 @@ class _Work:
     update_s: Array
 
 
-def _estimate_chunk(
-    model: _Model, strategies: Strategies, shape: Ints, layout: Ints, global_batch: Array, detail: bool
+def estimate_chunk(
+    model: Model, strategies: Strategies, shape: Ints, layout: Ints, global_batch: Array, detail: bool
 ) -> Estimates:
+    """Estimates of strategies whose shapes and layouts are rows of the model's tables."""
     job, layouts = model.job, model.layouts
     microbatches = global_batch / (strategies.dp * strategies.micro_batch)
     work = _work(model, strategies, shape, layout, microbatches)
@@ -132,7 +142,7 @@ def _estimate_chunk(
     )
 
 
-def _work(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> _Work:
+def _work(model: Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> _Work:
     job, layouts, part = model.job, model.layouts, model.layer
     forward, backward = part.forward_s[shape], part.backward_s[shape]
     recompute = _recompute_s(model, strategies, shape, forward)
@@ -169,7 +179,7 @@ def _work(model: _Model, strategies: Strategies, shape: Ints, layout: Ints, micr
 
 
 def _details(
-    model: _Model,
+    model: Model,
     strategies: Strategies,
     shape: Ints,
     layout: Ints,
@@ -204,7 +214,7 @@ def _details(
     return breakdown(model.job, *arguments, step), communication(*arguments)
 
 
-def _compute_s(model: _Model, shape: Ints, recompute: Array) -> Array:
+def _compute_s(model: Model, shape: Ints, recompute: Array) -> Array:
     """The work of a microbatch on all stages."""
     ends = _device_s(model.first, shape) + _device_s(model.last, shape)
     return model.layers * (_device_s(model.layer, shape) + recompute) + ends
@@ -219,7 +229,7 @@ def _device_s(part: Part, shape: Ints) -> Array:
     return np.asarray(time[shape])
 
 
-def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
+def _recompute_s(model: Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
     """Per layer, on average: everything again where layers recompute fully, or what is cheap to repeat."""
     every = model.layers / strategies.pp
     share = np.where(
@@ -233,7 +243,7 @@ def _recompute_s(model: _Model, strategies: Strategies, shape: Ints, forward: Ar
 
 
 def _reduce_s(
-    model: _Model,
+    model: Model,
     strategies: Strategies,
     layout: Ints,
     layer: LayerTimes,
@@ -262,7 +272,7 @@ def _reduce_s(
     return total
 
 
-def _slack_s(model: _Model, layout: Ints, overlap: Array, forward: Array, backward: Array) -> Array:
+def _slack_s(model: Model, layout: Ints, overlap: Array, forward: Array, backward: Array) -> Array:
     """What a layer's forward and backward could hide beyond the layer's own ZeRO-3 communication."""
     ahead, behind = model.layouts.gather_forward_s[layout], model.layouts.gather_backward_s[layout]
     behind = behind + model.layouts.scatter_s[layout]
@@ -270,7 +280,7 @@ def _slack_s(model: _Model, layout: Ints, overlap: Array, forward: Array, backwa
 
 
 def _end(
-    model: _Model, part: Part, strategies: Strategies, shape: Ints, gather: Array, slack: Array
+    model: Model, part: Part, strategies: Strategies, shape: Ints, gather: Array, slack: Array
 ) -> EndTimes:
     """One end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
     stack, overlap = model.job.stack, strategies.overlap.astype(float)
@@ -281,7 +291,7 @@ def _end(
     return forward, backward + shown - weights, weights
 
 
-def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
+def _send_s(model: Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
     """One send to the next stage, exposed; and all that a stage receives of a microbatch."""
     layouts, stack = model.layouts, model.job.stack
     payload = model.layer.costs.hidden_bytes[shape] / strategies.tp
@@ -292,7 +302,7 @@ def _send_s(model: _Model, strategies: Strategies, shape: Ints, layout: Ints) ->
 
 
 def _copies(
-    model: _Model,
+    model: Model,
     strategies: Strategies,
     shape: Ints,
     layout: Ints,
@@ -312,7 +322,9 @@ def _copies(
     return build_copies(one, layer, strategies, microbatches, send_s, model.job.stack.interference)
 
 
-def _joined(chunks: Sequence[Estimates], detail: bool) -> Estimates:
+def join_estimates(chunks: Sequence[Estimates], detail: bool) -> Estimates:
+    """The estimates of several batches, one after another."""
+
     def join(name: str) -> Array:
         return np.concatenate([np.broadcast_to(getattr(c, name), len(c)) for c in chunks] or [np.zeros(0)])
 
