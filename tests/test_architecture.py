@@ -17,11 +17,12 @@ LAYERS = (
     ("units",),
     ("cluster", "model"),
     ("cost", "economics"),
+    ("algorithm",),
     ("plan",),
     ("program",),
     ("simulate", "estimate"),
     ("search", "report", "export"),
-    ("validate", "runtime", "algorithm"),
+    ("validate", "runtime"),
     ("study", "sweep", "web"),
     ("cli",),
 )

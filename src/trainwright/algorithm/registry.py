@@ -1,0 +1,55 @@
+"""The algorithms by name; an extension is one file and one line here."""
+
+from dataclasses import fields
+from typing import Any
+
+from trainwright.algorithm.diloco import DiLoCo
+from trainwright.algorithm.exact import Exact
+from trainwright.algorithm.ist import Ist
+from trainwright.algorithm.local_sgd import LocalSgd
+from trainwright.algorithm.protocol import Algorithm
+from trainwright.errors import BadInput, UnknownName
+
+ALGORITHMS: dict[str, type[Any]] = {
+    "ddp": Exact,
+    "local-sgd": LocalSgd,
+    "diloco": DiLoCo,
+    "ist": Ist,
+}
+
+
+def parse_algorithm(text: str) -> Algorithm:
+    """An algorithm from its name and hyperparameters: `ist every=20 coverage=0.5`."""
+    name, *words = text.split() or [""]
+    if name not in ALGORITHMS:
+        raise UnknownName("algorithm", name, ALGORITHMS)
+    kinds = {each.name: each.type for each in fields(ALGORITHMS[name])}
+    return ALGORITHMS[name](**dict(_parse_word(name, word, kinds) for word in words))  # type: ignore[no-any-return]
+
+
+def _parse_word(algorithm: str, word: str, kinds: dict[str, Any]) -> tuple[str, Any]:
+    name, _, text = word.partition("=")
+    if name not in kinds:
+        raise UnknownName(f"hyperparameter of {algorithm}", name, kinds)
+    kind = kinds[name]
+    if kind is bool:
+        if text not in ("yes", "no"):
+            raise BadInput(f"{algorithm}'s {name}", text, "is neither yes nor no", "write one of them")
+        return name, text == "yes"
+    try:
+        return name, kind(text) if kind in (int, float) else text
+    except ValueError:
+        rule = f"is no {'whole ' if kind is int else ''}number"
+        raise BadInput(f"{algorithm}'s {name}", text, rule, "write it like every=20") from None
+
+
+def render_algorithm(algorithm: Algorithm) -> str:
+    """The text that `parse_algorithm` reads."""
+    name = next(name for name, kind in ALGORITHMS.items() if type(algorithm) is kind)
+    given = {each.name: getattr(algorithm, each.name) for each in fields(algorithm)}  # type: ignore[arg-type]
+    words = [f"{key}={_written(value)}" for key, value in given.items()]
+    return " ".join([name, *words])
+
+
+def _written(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

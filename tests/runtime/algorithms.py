@@ -1,0 +1,71 @@
+"""What processes of a pool do to try training algorithms."""
+
+import gc
+from typing import Any
+
+import torch
+
+from trainwright.algorithm.exact import Exact
+from trainwright.algorithm.learning import Learning
+from trainwright.algorithm.network import Mlp, Network, ResidualMlp
+from trainwright.algorithm.protocol import Seat
+from trainwright.algorithm.registry import parse_algorithm
+from trainwright.algorithm.talk import converse
+from trainwright.algorithm.teacher import build_task, teach
+from trainwright.algorithm.train import Order, Task, train_here
+
+NETWORKS: dict[str, Network] = {
+    "mlp": Mlp(inputs=6, hidden=(13, 10), classes=3),  # no layer divides by 4
+    "residual": ResidualMlp(inputs=6, width=8, inner=12, blocks=6, classes=3),
+}
+STEPS, BATCH, EVERY = 11, 16, 4
+
+
+def task_of(name: str) -> Task:
+    """A small task for a network of that name."""
+    data = teach(6, 3, 200, width=8)
+    return build_task(NETWORKS[name], data.train, data.test, BATCH)
+
+
+def order_of(text: str, workers: int, optimizer: str = "sgd") -> Order:
+    """A short run of an algorithm."""
+    learning = (
+        Learning(rate=0.05, momentum=0.9) if optimizer == "sgd" else Learning(optimizer="adamw", rate=0.01)
+    )
+    return Order(algorithm=parse_algorithm(text), learning=learning, workers=workers, steps=STEPS, seed=3)
+
+
+def run(rank: int, text: str, network: str, optimizer: str) -> dict[str, Any]:
+    """A run among the processes of the pool: its losses, last weights, and what was passed to collectives."""
+    course, tally = train_here(task_of(network), order_of(text, 4, optimizer))
+    return {
+        "losses": course.losses, "values": {name: each.numpy() for name, each in course.values.items()},
+        "bytes": tally.bytes, "calls": tally.calls, "remote": tally.remote_bytes,
+    }  # fmt: skip
+
+
+def resident(rank: int, text: str) -> int:
+    """Bytes of all tensors that live in this process, two steps into a round; nothing else holds any."""
+    network, learning = Mlp(inputs=16, hidden=(512, 512, 512), classes=10), Learning(rate=0.1)
+    seat = Seat(rank=rank, workers=4, steps=100)
+    gc.collect()
+    before = _living()
+    member = parse_algorithm(text).begin(network, learning, seat, network.initial(0))
+    data = teach(16, 10, 100)
+    for number in range(6):  # with every=4, into the second round
+        converse(member.step(number, data.train.part(rank, 4)))
+    del data
+    if hasattr(member, "last"):
+        member.last = None
+    gc.collect()
+    assert not isinstance(parse_algorithm(text), Exact) or member is not None
+    return _living() - before
+
+
+def _living() -> int:
+    storages = {
+        each.untyped_storage().data_ptr(): each.untyped_storage().nbytes()
+        for each in gc.get_objects()
+        if isinstance(each, torch.Tensor)
+    }
+    return sum(storages.values())

@@ -1,0 +1,71 @@
+"""Training algorithms on real processes: the same numbers as in one, and bytes as stated."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime import algorithms as tried
+from tests.runtime.pool import Pool
+from trainwright.algorithm.charge import all_messages
+from trainwright.algorithm.message import payload
+from trainwright.algorithm.registry import ALGORITHMS
+from trainwright.algorithm.train import train
+
+CASES = (
+    ("ddp", "mlp", "sgd"),
+    ("local-sgd every=4", "mlp", "adamw"),
+    ("local-sgd every=3 exact=4", "mlp", "sgd"),
+    ("diloco every=4", "mlp", "adamw"),
+    ("ist every=4", "mlp", "sgd"),
+    ("ist every=4 coverage=0.5 scale=share", "mlp", "adamw"),
+    ("ist every=3 coverage=0.5 warmup=2 finish=3", "mlp", "sgd"),
+    ("ist every=4 coverage=0.5", "residual", "sgd"),
+)
+
+
+@pytest.fixture(scope="module")
+def ran(pool: Callable[[int], Pool]) -> Callable[[tuple[str, str, str]], list[dict[str, Any]]]:
+    """What four processes have found in a case, which is run once."""
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+
+    def of(case: tuple[str, str, str]) -> list[dict[str, Any]]:
+        if case not in found:
+            found[case] = pool(4).run(tried.run, *case)
+        return found[case]
+
+    return of
+
+
+def test_every_algorithm_is_tried() -> None:
+    assert {text.split()[0] for text, _, _ in CASES} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bytes_passed_to_collectives_are_those_that_the_algorithm_states(case: Any, ran: Any) -> None:
+    text, network, optimizer = case
+    order, processes = tried.order_of(text, 4, optimizer), ran(case)
+    stated = payload(all_messages(order.algorithm, tried.NETWORKS[network].anatomy, order.seat(0)))
+    kinds = {kind for each in processes for kind in each["bytes"]}
+    measured = {kind: sum(each["bytes"].get(kind, 0) for each in processes) for kind in kinds}
+    assert measured == {kind: 4 * size for kind, size in stated.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_processes_find_what_members_of_one_process_find(case: Any, ran: Any) -> None:
+    text, network, optimizer = case
+    alone = train(tried.task_of(network), tried.order_of(text, 4, optimizer))
+    processes = ran(case)
+    assert np.mean([each["losses"] for each in processes], axis=0) == pytest.approx(alone.losses, abs=1e-5)
+    for each in processes:
+        for name, values in alone.values.items():
+            assert each["values"][name] == pytest.approx(values.numpy(), abs=1e-5)
+
+
+def test_a_subnetwork_takes_a_third_of_the_memory_of_the_whole_model(pool: Callable[[int], Pool]) -> None:
+    # Hidden layers of 512: a home is 1/4 of the weights, a slice 1/16 of those between hidden layers.
+    whole = max(pool(4).run(tried.resident, "ddp"))
+    slices = max(pool(4).run(tried.resident, "ist every=4"))
+    assert whole >= 4 * (2 * 512 * 512 + 26 * 512)
+    assert slices < 0.4 * whole
