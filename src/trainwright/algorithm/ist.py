@@ -6,7 +6,7 @@ held a number, its home takes the mean.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy, forward_flops
 from trainwright.algorithm.checks import check_share, check_whole
@@ -14,13 +14,12 @@ from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.partition import Cut, home_range
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Values
+from trainwright.algorithm.rounds import EXPONENTS, Rounds, Scale
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
     from trainwright.algorithm.learning import Learning
     from trainwright.algorithm.network import Network
-
-EXPONENTS = tuple(i / 8 for i in range(13))  # of the shares, tried when a merged model is calibrated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Ist:
     coverage: float = 0.0
     warmup: int = 0
     finish: int = 0
-    scale: Literal["calibrated", "share", "none"] = "calibrated"
+    scale: Scale = "calibrated"
 
     def __post_init__(self) -> None:
         check_whole("every", self.every, 1)
@@ -51,43 +50,34 @@ class Ist:
         check_units(network.anatomy)
         if seat.workers == 1:
             return Exact().begin(network, learning, seat, start)
+        from trainwright.algorithm.local import Local
         from trainwright.algorithm.subnetwork import IstMember
 
-        return IstMember(self, network, learning, seat, start)
+        cut, rounds = self.cut(network.anatomy, seat.workers), self.rounds(seat.steps)
+        return IstMember(cut, rounds, self.scale, Local(network, learning, start), seat)
 
     def cut(self, anatomy: Anatomy, workers: int) -> Cut:
         """How units are divided."""
         return Cut(anatomy=anatomy, workers=workers, coverage=self.coverage)
 
-    def phase(self, step: int, seat: Seat) -> Literal["warmup", "apart", "finish"]:
-        """What a step is for."""
-        if step < self.warmup:
-            return "warmup"
-        return "finish" if step >= seat.steps - self.finish else "apart"
-
-    def opens_round(self, step: int) -> bool:
-        """Whether slices are fetched before a step."""
-        return (step - self.warmup) % self.every == 0
-
-    def ends_round(self, step: int, seat: Seat) -> bool:
-        """Whether slices are given back after a step."""
-        return self.opens_round(step + 1) or step + 1 == seat.steps - self.finish
+    def rounds(self, steps: int) -> Rounds:
+        """What each of so many steps is for."""
+        return Rounds(every=self.every, warmup=self.warmup, finish=self.finish, steps=steps)
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
         """Slices, there and back, and shared weights; all gradients while the whole model is trained."""
         if seat.workers == 1:
             return ()
-        phase = self.phase(step, seat)
-        if phase != "apart":
+        rounds = self.rounds(seat.steps)
+        if rounds.phase(step) != "apart":
             exact = Exact().messages(anatomy, seat, step)
-            merges = phase == "finish" and self.warmup < step == seat.steps - self.finish
-            return (*self.whole_messages(anatomy, seat.workers), *exact) if merges else exact
+            return (*self.whole_messages(anatomy, seat.workers), *exact) if rounds.merges(step) else exact
         size = FLOAT_BYTES * self.cut(anatomy, seat.workers).mean_elements
         shared = FLOAT_BYTES * sum(each.elements for each in anatomy.shared)
         found: list[Message] = []
-        if self.opens_round(step) and step > self.warmup:
+        if rounds.fetches(step):
             found.append(Message(kind="all-to-all", bytes=size))
-        if self.ends_round(step, seat):
+        if rounds.ends(step):
             found.append(Message(kind="all-to-all", bytes=size))
             found += [Message(kind="all-reduce", bytes=shared)] if shared else []
         return tuple(found)

@@ -6,37 +6,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainwright.algorithm.exact import Exact
-from trainwright.algorithm.ist import EXPONENTS, Ist
-from trainwright.algorithm.learning import Learning
+from trainwright.algorithm.anatomy import Anatomy
+from trainwright.algorithm.exact import ExactMember
 from trainwright.algorithm.local import Local
-from trainwright.algorithm.network import Batch, Network
-from trainwright.algorithm.partition import Indices, flat_places, held_sizes, home_range, starts
-from trainwright.algorithm.protocol import Member, Seat, Talk, Values
+from trainwright.algorithm.network import Batch
+from trainwright.algorithm.partition import Cut, Indices, flat_places, held_sizes, home_range, starts
+from trainwright.algorithm.protocol import Seat, Talk, Values
+from trainwright.algorithm.rounds import EXPONENTS, Rounds, Scale
 from trainwright.algorithm.talk import Exchange, Gather, Sum
 
 
 class IstMember:
     """Holds 1/n of the divided weights at home, and while it trains apart, a slice and the shared weights."""
 
-    def __init__(
-        self, algorithm: Ist, network: Network, learning: Learning, seat: Seat, start: Values
-    ) -> None:
-        self.algorithm, self.network, self.learning, self.seat = algorithm, network, learning, seat
-        self.anatomy = network.anatomy
+    def __init__(self, cut: Cut, rounds: Rounds, scale: Scale, start: Local, seat: Seat) -> None:
+        self.cut, self.rounds, self.scale, self.seat = cut, rounds, scale, seat
+        self.network, self.learning, self.anatomy = start.network, start.learning, cut.anatomy
         self.divided, self.common = self.anatomy.partitioned, self.anatomy.shared
-        self.cut = algorithm.cut(self.anatomy, seat.workers)
         self.elements = starts(self.divided)[-1]
-        self.whole_model: Member | None = None  # while the whole model is trained
+        self.whole_model: ExactMember | None = None  # while the whole model is trained
         self.local: Local | None = None  # while a slice is
         self.round = 0
         self.last: Batch | None = None
         self.home = torch.zeros(0)
         self.shared: dict[str, torch.Tensor] = {}
-        if algorithm.phase(0, seat) == "apart":
-            self._settle(start)
+        if rounds.phase(0) == "apart":
+            self._settle(start.values())
         else:
-            self.whole_model = Exact().begin(network, learning, seat, start)
+            self.whole_model = ExactMember(start, seat)
 
     def _settle(self, values: Values) -> None:
         """Keep the home and the slice of the first round, and let go of the rest."""
@@ -80,24 +77,24 @@ class IstMember:
 
     def step(self, number: int, batch: Batch) -> Talk[float]:
         """Learn alone; fetch and give back where rounds begin and end."""
-        phase, self.last = self.algorithm.phase(number, self.seat), batch
-        if phase != "apart":
+        self.last = batch
+        if self.rounds.phase(number) != "apart":
             return (yield from self._step_whole(number, batch))
         if self.whole_model is not None:
             values = yield from self.whole_model.whole()
             self._settle(values)
-        elif self.algorithm.opens_round(number) and number > self.algorithm.warmup:
+        elif self.rounds.fetches(number):
             yield from self._fetch()
         assert self.local is not None
         loss = self.local.learn(number, batch)
-        if self.algorithm.ends_round(number, self.seat):
+        if self.rounds.ends(number):
             yield from self._give_back()
         return loss
 
     def _step_whole(self, number: int, batch: Batch) -> Talk[float]:
         if self.whole_model is None:
             values = yield from self.whole()
-            self.whole_model = Exact().begin(self.network, self.learning, self.seat, values)
+            self.whole_model = ExactMember(Local(self.network, self.learning, values), self.seat)
             self.local, self.home, self.shared = None, torch.zeros(0), {}
         return (yield from self.whole_model.step(number, batch))
 
@@ -179,8 +176,8 @@ class IstMember:
 
     def _exponent(self, values: Values) -> Talk[float]:
         """The power of the shares that a merged model is scaled by."""
-        if self.algorithm.scale != "calibrated":
-            return 1.0 if self.algorithm.scale == "share" else 0.0
+        if self.scale != "calibrated":
+            return 1.0 if self.scale == "share" else 0.0
         shares, losses = self.cut_shares(), torch.zeros(len(EXPONENTS))
         for place, exponent in enumerate(EXPONENTS if self.last is not None else ()):
             with torch.no_grad():
@@ -203,8 +200,8 @@ class IstMember:
         self.local, self.whole_model = None, None
         self.shared = {name: each.clone() for name, each in kept["shared"].items()}
         if kept["whole"] is not None:
-            start = self.network.initial(0)
-            self.whole_model = Exact().begin(self.network, self.learning, self.seat, start)
+            start = Local(self.network, self.learning, self.network.initial(0))
+            self.whole_model = ExactMember(start, self.seat)
             self.whole_model.take_over(kept["whole"])
         if kept["local"] is not None:
             held, shared = kept["local"]["flat"], self.shared
@@ -216,7 +213,7 @@ class IstMember:
 
 
 def scaled(
-    anatomy: Any, values: Values, shares: Mapping[str, float], exponent: float
+    anatomy: Anatomy, values: Values, shares: Mapping[str, float], exponent: float
 ) -> dict[str, torch.Tensor]:
     """A merged model whose units put out a power of their share of what they did."""
     factors = {each.name: shares[each.reads] ** exponent for each in anatomy.weights if each.reads}
