@@ -140,20 +140,20 @@ def _candidates(question: Question, job: Job, strategies: Strategies, result: Es
     return Candidates(
         strategies=strategies,
         global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
-        score=_score(question, job, result),
+        score=score(question, job, result),
         step_s=result.step_s,
         total_bytes=result.total_bytes,
     )
 
 
-def _score(question: Question, job: Job, result: Estimates) -> Array:
+def score(question: Question, job: Job, result: Estimates) -> Array:
     """The objective, charged for what a large batch wastes: the same factor for all that share a batch."""
-    score = objective(question.objective)(job, result)
+    value = objective(question.objective)(job, result)
     if question.objective == "memory":
-        return score
+        return value
     if question.objective == "cost" and question.dollars_per_kwh:
-        score = score + objective("energy")(job, result) * (question.dollars_per_kwh / 3.6e6)
-    return score * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
+        value = value + objective("energy")(job, result) * (question.dollars_per_kwh / 3.6e6)
+    return value * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
 
 
 def _evaluate(

@@ -57,7 +57,7 @@ def best(candidates: Candidates, count: int) -> Candidates:
         limit = np.partition(candidates.score, count - 1)[count - 1]
         candidates = candidates.take(candidates.score <= limit * (1.0 + 10.0 ** (1 - _DIGITS)))
     knobs = [getattr(candidates.strategies, field.name) for field in fields(Strategies)]
-    keys = [_rounded(candidates.score), _rounded(candidates.step_s), candidates.global_batch, *knobs]
+    keys = [rounded(candidates.score), rounded(candidates.step_s), candidates.global_batch, *knobs]
     return candidates.take(np.lexsort(keys[::-1])[:count])
 
 
@@ -66,7 +66,7 @@ def by_memory(candidates: Candidates) -> Candidates:
     return best(replace(candidates, score=candidates.total_bytes), 1)
 
 
-def _rounded(values: Array) -> Array:
+def rounded(values: Array) -> Array:
     """Values to so many significant digits."""
     values = np.minimum(values, 1e300)
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(values), 1e-300))))

@@ -1,0 +1,166 @@
+"""A sweep from its TOML file: a baseline, `[[axis]]` tables, constraints. See docs/sweep.md."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainwright.cluster.load import load_cluster
+from trainwright.cost.load import load_constants, stack_name
+from trainwright.errors import BadInput, UnknownName
+from trainwright.model.load import load_model
+from trainwright.search.rank import objective
+from trainwright.search.space import knob_name, knob_value
+from trainwright.sweep.axes import beside, parse_axis
+from trainwright.sweep.columns import RESULTS, USUAL
+from trainwright.sweep.constraints import Constraint
+from trainwright.sweep.types import ROWS, SEARCHES, Setting, Sweep
+from trainwright.units import parse_quantity
+
+KEYS = (
+    "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "precision", "electricity",
+    "strategy", "axis", "where", "search", "rows", "objective", "columns", "chunk",
+)  # fmt: skip
+EXAMPLES = Path(__file__).parents[1] / "catalog" / "sweeps"
+COSTS = ("calibrated", "roofline")  # measured times are of one machine, and a sweep is of many
+_MOST_POINTS = 10**12
+
+
+def load_sweep(path: Path) -> Sweep:
+    """The sweep of a file; models and clusters that it names by path are looked for beside it too."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise BadInput("sweep file", str(path), str(reason), "check the path") from None
+    return parse_sweep(text, path.stem, path.parent)
+
+
+def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> Sweep:
+    """The sweep that a text of TOML describes; files that it names are looked for in `folder` first."""
+    table = _toml(text, name)
+    for key in table:
+        if key not in KEYS:
+            raise UnknownName("sweep key", key, KEYS)
+    setting = _setting(table, folder)
+    listed = table.get("axis", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise BadInput("sweep axis", str(listed)[:80], "is no list of tables", "write [[axis]]")
+    axes = tuple(parse_axis(each, setting, f"axis {at + 1}", folder) for at, each in enumerate(listed))
+    sweep = Sweep(
+        name=_text(table, "name", name), setting=setting, axes=axes,
+        constraints=tuple(Constraint(text=each) for each in _texts(table, "where")),
+        search=_choice(table, "search", SEARCHES), rows=_choice(table, "rows", ROWS),
+        objective=_text(table, "objective", "time"), columns=tuple(_texts(table, "columns")),
+        points_per_chunk=_whole(table, "chunk"), text=text,
+    )  # fmt: skip
+    check_sweep(sweep)
+    return sweep
+
+
+def check_sweep(sweep: Sweep) -> None:
+    """Raise for what no single part of a sweep can see."""
+    objective(sweep.objective)
+    names = [axis.name for axis in sweep.axes]
+    for name in names:
+        if names.count(name) > 1 or name in RESULTS or name == "point":
+            rule = "is the name of two axes, or of a result"
+            raise BadInput("axis name", name, rule, 'give the axis a name = "..." of its own')
+    for constraint in sweep.constraints:
+        constraint.check_names([*names, *RESULTS])
+    for column in sweep.columns:
+        if column != "*" and column not in RESULTS:
+            raise UnknownName("sweep columns", column, RESULTS)
+    if sweep.rows == "all" and sweep.search == "plan":
+        raise BadInput("sweep rows", "all", "goes with every strategy evaluated", 'add search = "every"')
+    if len(sweep) > _MOST_POINTS:
+        raise BadInput("sweep", len(sweep), f"has more than {_MOST_POINTS:,} points", "use fewer values")
+
+
+def result_columns(sweep: Sweep) -> tuple[str, ...]:
+    """The result columns that a sweep writes, in order."""
+    if "*" in sweep.columns:
+        return tuple(RESULTS)
+    return tuple(name for name in RESULTS if name in (sweep.columns or USUAL[sweep.rows]))
+
+
+def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
+    for key in ("model", "cluster"):
+        if not isinstance(table.get(key), str):
+            raise BadInput(f"sweep {key}", table.get(key), "is missing or not text", f'add {key} = "..."')
+    knobs, most = _knobs(table.get("strategy", {}))
+    tokens, cost = table.get("batch_tokens", 0), _text(table, "cost", "calibrated")
+    if cost not in COSTS:
+        raise UnknownName("sweep cost", cost, COSTS)
+    price = table.get("electricity")
+    return Setting(
+        model=load_model(beside(table["model"], folder)),
+        cluster=load_cluster(beside(table["cluster"], folder)),
+        stack=load_constants().stack(stack_name(_text(table, "stack", ""))) if "stack" in table else None,
+        cost=cost,
+        seq=_whole(table, "seq"),
+        batch=_whole(table, "batch"),
+        batch_tokens=round(parse_quantity(str(tokens), "tokens", "sweep batch_tokens")),
+        precision=_text(table, "precision", ""),
+        strategy=knobs,
+        most=most,
+        dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,
+    )
+
+
+def _knobs(table: object) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Knobs that may take some values, and those that have a largest one (`max_tp = 8`)."""
+    if not isinstance(table, dict):
+        raise BadInput("sweep strategy", table, "is not a table", "write [strategy]")
+    fixed, most = {}, {}
+    for key, value in table.items():
+        words = [_word(each) for each in (value if isinstance(value, list) else [value])]
+        if key.startswith("max_"):
+            most[knob_name(key.removeprefix("max_"))] = max(
+                knob_value(key.removeprefix("max_"), each) for each in words
+            )
+        else:
+            fixed[knob_name(key)] = tuple(dict.fromkeys(knob_value(key, each) for each in words))
+    return fixed, most
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("sweep", name, f"is not TOML ({error})", "mend that line") from None
+    except (ValueError, RecursionError):
+        raise BadInput("sweep", name, "has numbers too long or parts too deep", "mend it") from None
+
+
+def _text(table: Mapping[str, Any], key: str, usual: str) -> str:
+    value = table.get(key, usual)
+    if not isinstance(value, str):
+        raise BadInput(f"sweep {key}", value, "is not text", "write it in quotes")
+    return value
+
+
+def _texts(table: Mapping[str, Any], key: str) -> list[str]:
+    value = table.get(key, [])
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise BadInput(f"sweep {key}", value, "is no list of texts", f'write {key} = ["..."]')
+    return listed
+
+
+def _whole(table: Mapping[str, Any], key: str) -> int:
+    value = table.get(key, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and key in table):
+        raise BadInput(f"sweep {key}", value, "is not a whole number above zero", "write it like 8")
+    return value
+
+
+def _choice(table: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
+    value = _text(table, key, known[0])
+    if value not in known:
+        raise UnknownName(f"sweep {key}", value, known)
+    return value

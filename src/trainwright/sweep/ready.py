@@ -1,0 +1,141 @@
+"""What design points share that differ in figures alone: a question for the search, and where figures go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.load import Interval, load_constants
+from trainwright.cost.source import build_source
+from trainwright.errors import BadInput
+from trainwright.estimate.types import Job
+from trainwright.model.build import build_graph
+from trainwright.plan.strategy import PRECISIONS
+from trainwright.search.find import Question
+from trainwright.search.usual import able_knobs, usual_batch, usual_precision, usual_stack
+from trainwright.sweep.axes import LOADERS, resolve_field
+from trainwright.sweep.paths import Path, value_at, with_value
+from trainwright.sweep.points import Points
+from trainwright.sweep.types import Axis, Setting, Sweep
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A question at the baseline's figures, and the axes whose figures are still to be put in."""
+
+    question: Question
+    setting: Setting
+    interval: Interval
+    figures: tuple[tuple[Axis, Path], ...]
+
+    def job(self, chosen: Points) -> Job:
+        """The job of some points, which share all but figures: those are arrays over the points."""
+        setting = self.setting
+        for axis, path in self.figures:
+            numbers = np.array(axis.values, dtype=np.float64)[chosen.chosen[axis.name]]
+            setting = with_value(setting, path, scaled(value_at(setting, path), numbers, axis))
+        return replace(self.question.job, cluster=setting.cluster)
+
+
+def scaled(base: Any, value: Any, axis: Axis) -> Any:
+    """What an axis puts in the place of `base`: its value, or so many times `base`."""
+    if not axis.ratio:
+        return value
+    if isinstance(base, Mapping):
+        return {key: scaled(each, value, axis) for key, each in base.items()}
+    if isinstance(base, int) and not isinstance(base, bool):
+        if not float(base * value).is_integer():
+            raise BadInput(f"axis {axis.field}", f"x{value:g}", f"of {base} is no whole number", "change it")
+        return int(base * value)
+    return base * value
+
+
+def is_figure(sweep: Sweep, axis: Axis) -> bool:
+    """Whether an axis changes a rate, capacity or price of the cluster, and nothing of its structure."""
+    path = resolve_field(sweep.setting, axis.field)
+    if path[0] != "cluster" or path in LOADERS:
+        return False
+    base = value_at(sweep.setting, path)
+    parts = base.values() if isinstance(base, Mapping) else [base]
+    return all(isinstance(each, float) for each in parts)
+
+
+def build_ready(sweep: Sweep, chosen: Mapping[str, int]) -> Ready:
+    """What points share whose axes of structure have these values; whole things are put in before parts."""
+    setting, figures = sweep.setting, []
+    structure = [axis for axis in sweep.axes if axis.name in chosen]
+    for axis in sorted(structure, key=lambda axis: axis.field.count(".")):
+        path = resolve_field(setting, axis.field)
+        value = axis.values[chosen[axis.name]]
+        setting = with_value(
+            setting, path, scaled(value_at(setting, path) if axis.ratio else None, value, axis)
+        )
+    for axis in sweep.axes:
+        if axis.name not in chosen:
+            figures.append((axis, resolve_field(setting, axis.field)))
+    question, interval = build_question(setting, sweep.objective)
+    return Ready(question=question, setting=setting, interval=interval, figures=tuple(figures))
+
+
+def build_question(setting: Setting, objective: str) -> tuple[Question, Interval]:
+    """The question that a setting asks, and how far off its answer can be."""
+    cluster, graph = setting.cluster, build_graph(setting.model)
+    _ = cluster.levels  # its network must be able to join all devices
+    stack, efficiency, interval = _costs(setting)
+    seq = setting.seq or setting.model.max_seq
+    batch = setting.batch or (round(setting.batch_tokens / seq) if setting.batch_tokens else 0)
+    if setting.batch_tokens and not batch:
+        raise BadInput("batch_tokens", setting.batch_tokens, f"is less than a sequence of {seq}", "raise it")
+    batch = batch or usual_batch(graph, cluster, seq)
+    job = Job(graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=seq, global_batch=batch)
+    fixed = {**able_knobs(stack), "precision": _precisions(setting), **setting.strategy}
+    return Question(
+        job=job, batches=(batch,), fixed=fixed, most={"vpp": stack.most_vpp, **setting.most},
+        objective=objective, top=1, dollars_per_kwh=setting.dollars_per_kwh,
+    ), interval  # fmt: skip
+
+
+def _costs(setting: Setting) -> tuple[Stack, Efficiency, Interval]:
+    constants, device = load_constants(), setting.cluster.device
+    if setting.cost != "calibrated":
+        source = build_source(setting.cost, "", setting.cluster, constants, setting.stack)
+        if source is not None:
+            return source.stack, source.efficiency, source.interval
+    stack, efficiency = setting.stack or constants.stack(usual_stack(device)), constants.efficiency(device)
+    return stack, efficiency, constants.interval(efficiency, stack)
+
+
+def _precisions(setting: Setting) -> tuple[int, ...]:
+    device = setting.cluster.device
+    name = setting.precision or usual_precision(device)
+    if name not in PRECISIONS:
+        raise BadInput("precision", name, "is unknown", "use one of " + ", ".join(PRECISIONS))
+    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
+    for each in (name, *(PRECISIONS[code] for code in setting.strategy.get("precision", ()))):
+        if each not in rates:
+            raise BadInput("precision", each, f"{device.name} has no rate for it", "use another")
+    return (PRECISIONS.index(name),)
+
+
+def structure_axes(sweep: Sweep) -> tuple[Axis, ...]:
+    """The axes that change more than figures."""
+    return tuple(axis for axis in sweep.axes if not is_figure(sweep, axis))
+
+
+def grouped(sweep: Sweep, chosen: Points, structure: Sequence[Axis]) -> list[tuple[dict[str, int], Ints]]:
+    """Points that share their structure: the values of those axes, and which points, in order."""
+    code = np.zeros(len(chosen), dtype=np.int64)
+    for axis in structure:
+        code = code * len(axis) + chosen.chosen[axis.name]
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(code[order]) != 0]) if len(code) else np.zeros(0, dtype=int)
+    return [
+        ({axis.name: int(chosen.chosen[axis.name][rows[0]]) for axis in structure}, rows)
+        for rows in np.split(order, starts[1:])
+        if len(rows)
+    ]
