@@ -32,6 +32,7 @@ class Example(NamedTuple):
     batch: int = 8
     seq: int = 2048
     beside: str = ""  # a plan to compare it with
+    stack: str = STACK
 
 
 EXAMPLES = (
@@ -47,6 +48,14 @@ EXAMPLES = (
     Example("context-parallel kind=allgather", batch=2, seq=16384),
     Example("context-parallel kind=ulysses", batch=2, seq=16384),
     Example("expert-parallel zero=1 recompute=full", model="deepseek-v2-lite", batch=4),
+    Example(
+        "table-parallel",
+        model="dlrm-mlperf",
+        batch=2048,
+        seq=1,
+        stack="torchrec",
+        beside="table-parallel tables=1 rows=4",
+    ),
     Example("gpipe"),
     Example("1f1b"),
     Example("interleaved vpp=2", beside="1f1b"),
@@ -81,7 +90,8 @@ that it leaves open: `tp sp cp pp ep etp zero shard micro_batch recompute offloa
 of 0 is all the devices that the others leave; what is left after all degrees is dp.
 
 In the pictures a row is a device, or all that do the same; a cell is what most of its time is spent on; below
-it is the last digit of its microbatch. Memory and time are predictions for {STACK}."""
+it is the last digit of its microbatch. Memory and time are predictions for {STACK}, of
+recommenders for torchrec."""
 
 
 def main() -> None:
@@ -117,7 +127,7 @@ def _timeline(example: Example, line: str) -> Timeline:
     plan = build_zoo(name, graph, cluster.count, example.batch, **parameters)
     constants = load_constants()
     setting = Setting(
-        graph=graph, cluster=cluster, stack=constants.stack(STACK),
+        graph=graph, cluster=cluster, stack=constants.stack(example.stack),
         efficiency=constants.efficiency(cluster.device), seq=example.seq, precision=plan.precision,
     )  # fmt: skip
     return simulate(tabulate(lower(setting, plan)))

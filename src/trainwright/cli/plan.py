@@ -65,8 +65,13 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.answer import answer_of, csv_of, json_of
     from trainwright.cli.request import parse_request
     from trainwright.errors import InfeasiblePlan
+    from trainwright.model.load import load_model
     from trainwright.report.files import render_json, save_text
 
+    if load_model(options.model).kind == "dlrm":
+        from trainwright.cli import plan_tables
+
+        return plan_tables.run(options)
     if (bounds := limits.parse_limits(options)) is not None:
         return _size(options, bounds)
     request = parse_request(options)

@@ -6,18 +6,20 @@ from math import log2
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
-from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import Interval, load_constants, stack_name
+from trainwright.cost.constants import TORCHREC, Efficiency, Stack
+from trainwright.cost.load import Constants, Interval, load_constants, stack_name
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
+from trainwright.model.dlrm import TABLES
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.units import parse_quantity, parse_whole, render_si
 
 MOST_BATCH = 100_000_000
+SAMPLES_PER_DEVICE = 512  # of a recommender
 _MOST_SEQ = 100_000_000
 
 
@@ -42,7 +44,9 @@ def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Su
     cluster = load_cluster(options.cluster)
     cluster = replace(cluster, count=devices) if devices else cluster
     constants = load_constants()
-    asked = constants.stack(stack_name(options.stack)) if options.stack else None
+    asked = (
+        constants.stack(stack_name(options.stack)) if options.stack else _own_stack(architecture, constants)
+    )
     source = build_source(options.cost, options.cluster, cluster, constants, asked)
     stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
@@ -60,7 +64,12 @@ def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Su
 def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
     """Sequences per step, as `--batch` or `--batch-tokens` asks or by model size; and a note on them."""
     seq = subject.seq
-    if options.batch:
+    if is_recommender(subject.graph) and not (options.batch or options.batch_tokens):
+        batch, how = (
+            SAMPLES_PER_DEVICE * subject.cluster.count,
+            f"{SAMPLES_PER_DEVICE} for each device, see --batch",
+        )
+    elif options.batch:
         batch, how = parse_whole(options.batch, "--batch", most=MOST_BATCH), "as asked"
     elif options.batch_tokens:
         batch, how = _batch_of_tokens(options.batch_tokens, seq), f"{options.batch_tokens} tokens"
@@ -71,7 +80,19 @@ def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str
 
 def batch_note(batch: int, seq: int, how: str) -> str:
     """The batch in words."""
+    if seq == 1:
+        return f"Global batch: {batch} samples ({how})"
     return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
+
+
+def is_recommender(graph: Graph) -> bool:
+    """Whether a model looks rows up in tables: it is planned in other terms than layers."""
+    return TABLES in graph.sizes
+
+
+def _own_stack(architecture: Architecture, constants: Constants) -> Stack | None:
+    """The software of recommenders, on every device."""
+    return constants.stack(TORCHREC.name) if architecture.kind == "dlrm" else None
 
 
 def _batch_of_tokens(text: str, seq: int) -> int:

@@ -22,6 +22,7 @@ _KERNELS: Mapping[str, float] = {
     "gather": 2.0, "loss": 6.0, "permute": 6.0,
 }  # fmt: skip
 _UNFUSED_ATTENTION_KERNELS = 6.0
+ROW_STATE_BYTES = 4.0  # of a table's row: the moment of row-wise Adagrad, in fp32
 _ROUTER_KERNELS = 8.0
 
 
@@ -245,19 +246,38 @@ def _moved(op: Op, sizes: Sizes, machine: Machine) -> Array:
     """Bytes that an operator reads and writes that is no product; of a loss, fp32 logits three times."""
     if op.kind == "loss":
         return 3.0 * bytes_of(op.inputs[0], sizes, 4.0)
-    return sum(
+    moved = sum(
         (bytes_of(t, sizes, machine.element_bytes) for t in (*op.inputs, op.output, *op.extra_outputs)),
         start=np.zeros(1),
     )
+    return moved + looked_up_bytes(op, sizes, machine.element_bytes) if op.sparse else moved
+
+
+def looked_up_bytes(op: Op, sizes: Sizes, element_bytes: float) -> Array:
+    """Bytes of the rows that a sparse gather reads: `pooling` of each table for a sample."""
+    return bytes_of(op.output, sizes, element_bytes) * sizes["pooling"]
+
+
+def _lookup_backward_bytes(op: Op, sizes: Sizes, machine: Machine) -> Array:
+    """What the update of looked-up rows moves: gradient in, rows and their state read and written."""
+    rows = looked_up_bytes(op, sizes, machine.element_bytes)
+    width = sizes[op.output.dims[-1]]
+    state = rows / (width * machine.element_bytes) * ROW_STATE_BYTES
+    return _moved(op, sizes, machine) + rows + 2.0 * state
 
 
 def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
     moved = _moved(op, sizes, machine)
     time_s = machine.stack.traffic * moved / machine.memory_bytes_per_s + machine.efficiency.kernel_s
+    if op.sparse:
+        back = _lookup_backward_bytes(op, sizes, machine)
+        data_s = machine.stack.traffic * back / machine.memory_bytes_per_s + machine.efficiency.kernel_s
+    else:
+        data_s = 1.5 * time_s if op.kind == "norm" else time_s
     return OpTime(
         forward_s=time_s,
-        data_s=1.5 * time_s if op.kind == "norm" else time_s,
+        data_s=data_s,
         weight_s=np.zeros(1),
         kernels=_KERNELS[op.kind],
     )

@@ -5,10 +5,10 @@ from typing import Literal
 
 from trainwright.errors import BadInput
 
-ModelKind = Literal["decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer"]
+ModelKind = Literal["decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer", "dlrm"]
 
 _CHOICES = {
-    "kind": ("decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer"),
+    "kind": ("decoder", "encoder", "encoder_decoder", "vision", "swin", "evoformer", "dlrm"),
     "norm": ("rms", "layer"),
     "norm_placement": ("pre", "post", "output"),
     "qk_norm": ("none", "head", "full"),
@@ -22,7 +22,7 @@ _COUNTS = (
     *("q_lora_rank", "kv_lora_rank", "qk_nope_dim", "qk_rope_dim"),
     *("experts", "top_k", "expert_ffn", "shared_experts", "shared_ffn", "first_dense"),
     *("position_buckets", "token_types", "patch_size", "image_size", "channels", "classes"),
-    *("rows", "pair_hidden", "pair_heads"),
+    *("rows", "pair_hidden", "pair_heads", "tables", "table_rows", "pooling", "dense_features"),
 )
 
 
@@ -103,6 +103,13 @@ class Architecture:
     pair_heads: int = 0
     passes: int = 1  # forwards per step, of which the last has a backward: recycling
 
+    tables: int = 0  # of a recommender (DLRM), whose hidden is the width of a table's rows
+    table_rows: int = 0  # of each table, all alike
+    pooling: int = 1  # rows of each table that a sample sums
+    dense_features: int = 0  # numbers of a sample that the bottom MLP reads
+    bottom: tuple[int, ...] = ()  # widths of the bottom MLP's layers; the last is hidden
+    top: tuple[int, ...] = ()  # widths of the top MLP's layers; the last is 1
+
     def __post_init__(self) -> None:
         _check_choices(self)
         _check_flags(self)
@@ -139,8 +146,8 @@ def _derived(arch: Architecture) -> dict[str, object]:
     plain_decoder = arch.kind == "decoder" and not arch.positions
     patches = (arch.image_size // (arch.patch_size or 1)) ** 2
     return {
-        "max_seq": patches or 1 if arch.kind == "swin" else arch.max_seq,
-        "depths": tuple(arch.depths) if isinstance(arch.depths, list) else arch.depths,
+        "max_seq": patches or 1 if arch.kind == "swin" else 1 if arch.kind == "dlrm" else arch.max_seq,
+        **{name: _listed(getattr(arch, name)) for name in ("depths", "bottom", "top")},
         "kv_heads": arch.kv_heads or arch.heads,
         "head_dim": head_dim,
         "v_head_dim": arch.v_head_dim or head_dim,
@@ -150,6 +157,10 @@ def _derived(arch: Architecture) -> dict[str, object]:
         "rope": plain_decoder if arch.rope is None else arch.rope,
         "norm_bias": arch.norm == "layer" if arch.norm_bias is None else arch.norm_bias,
     }
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_choices(arch: Architecture) -> None:
@@ -191,6 +202,8 @@ def _check_parts(arch: Architecture) -> None:
         _check_stages(arch)
     if arch.kind == "evoformer":
         _check_pairs(arch)
+    if arch.kind == "dlrm":
+        _check_tables(arch)
 
 
 def _check_latent(arch: Architecture) -> None:
@@ -237,6 +250,21 @@ def _check_pairs(arch: Architecture) -> None:
     if arch.pair_hidden % arch.pair_heads:
         rule = f"does not divide by pair_heads = {arch.pair_heads}"
         raise _bad(arch, "pair_hidden", rule, "correct one of them")
+
+
+def _check_tables(arch: Architecture) -> None:
+    for field in ("tables", "table_rows", "pooling", "dense_features"):
+        if not getattr(arch, field):
+            raise _bad(arch, field, "a recommender needs one", f"state {field}")
+    for field, last in (("bottom", arch.hidden), ("top", 1)):
+        widths = getattr(arch, field)
+        whole = isinstance(widths, tuple) and all(type(each) is int and each > 0 for each in widths)
+        if not whole or not widths or widths[-1] != last:
+            rule = f"must be the widths of its layers, the last of them {last}"
+            raise _bad(arch, field, rule, f"write them like [512, 256, {last}]")
+    if len(arch.bottom) + len(arch.top) != arch.layers:
+        rule = f"bottom and top have {len(arch.bottom)} + {len(arch.top)}"
+        raise _bad(arch, "layers", rule, "correct one of them")
 
 
 def _bad(arch: Architecture, field: str, rule: str, remedy: str) -> BadInput:

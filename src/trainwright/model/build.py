@@ -3,6 +3,7 @@
 from itertools import groupby
 
 from trainwright.model.architecture import Architecture, is_expert_layer, layer_window
+from trainwright.model.dlrm import dlrm_graph
 from trainwright.model.ends import (
     class_head_block,
     embedding_block,
@@ -15,7 +16,11 @@ from trainwright.model.graph import Graph, Segment
 from trainwright.model.layer import LayerKind, layer_block
 from trainwright.model.swin import swin_graph
 
-_OTHER_GRAPHS = {"swin": swin_graph, "evoformer": evoformer_graph}  # of kinds that are no plain stack
+_OTHER_GRAPHS = {
+    "swin": swin_graph,
+    "evoformer": evoformer_graph,
+    "dlrm": dlrm_graph,
+}  # of kinds that are no plain stack
 
 
 def build_graph(architecture: Architecture) -> Graph:

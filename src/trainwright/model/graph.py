@@ -8,7 +8,7 @@ from typing import Literal
 Kind = Literal[
     "matmul", "grouped_matmul", "product", "attention", "norm", "elementwise", "gather", "loss", "permute"
 ]  # fmt: skip
-Region = Literal["sequence", "attention", "ffn", "experts", "shared", "vocab"]
+Region = Literal["sequence", "attention", "ffn", "experts", "shared", "vocab", "tables"]
 Element = Literal["activation", "fp32", "mask", "index"]
 
 # Bytes per element by role; "activation" is the compute dtype of the run (2 for bf16/fp16, 4 for fp32).
@@ -35,6 +35,7 @@ class Op:
     `saved` are the tensors that the backward pass of this op reads, besides its weights.
     A `product` multiplies its two inputs, where a `matmul` multiplies one by weights. An input's dims are
     the reader's names for the producer's, position by position: keys are read over `seq_kv`.
+    A `sparse` gather sums `pooling` rows of each table; its backward updates just those rows, in place.
     `frozen` are dims that are never split, because the operator mixes them in a way of its own.
     """
 
@@ -50,6 +51,7 @@ class Op:
     window: int | None = None  # attention only: keys that a query meets at most, in tokens
     causal: bool = True  # attention only
     frozen: tuple[str, ...] = ()
+    sparse: bool = False  # gathers only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

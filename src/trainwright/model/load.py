@@ -17,7 +17,10 @@ _CATALOG = Path(__file__).parents[1] / "catalog" / "models"
 _FIELDS = {field.name: field for field in fields(Architecture)}
 _NOTES = ("aliases", "published_parameters", "source")
 _MOST_LAYERS = 10_000
+_MOST_ROWS = 1_000_000_000_000  # of a table
 _MOST = 100_000_000  # of every other size
+
+_MOSTS = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "table_rows": _MOST_ROWS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ def _checked(architecture: Architecture, source: str) -> Architecture:
     """The architecture, if no size of it is beyond all reason."""
     for name in _FIELDS:
         value = getattr(architecture, name)
-        most = _MOST_LAYERS if name in ("layers", "encoder_layers") else _MOST
+        most = _MOSTS.get(name, _MOST)
         if isinstance(value, int) and value > most:
             raise BadInput(f"{source}: {name}", value, f"is more than {most:,}", "correct it")
     return architecture

@@ -196,7 +196,7 @@ def move_cause(move: Move, op: Op, hidden: bool) -> str:
     if move.kind in ACROSS or move.source.mesh.devices != move.target.mesh.devices:
         return "pp"
     before, after = dict(move.source.splits), dict(move.target.splits)
-    if before.get(ROUTED) != after.get(ROUTED) or op.region == "experts":
+    if before.get(ROUTED) != after.get(ROUTED) or op.region in ("experts", "tables"):
         return "ep"
     if not hidden and any(before.get(dim) != after.get(dim) for dim in ("seq", "seq_enc")):
         return "cp"

@@ -35,6 +35,7 @@ class Bundle:
     shards: Mapping[str, int]
     offloads: frozenset[str]
     experts: bool = False
+    rows: float = 0.0  # of looked-up tables, whose state is by row; 0 of all other weights
 
     @property
     def group(self) -> tuple[int, ...]:
@@ -121,8 +122,9 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
     for weight in instance.op.weights:
         layout: Layout = builder.layout(index, weight, "gradient of read")
         size = float(elements(weight, sizes))
-        for dim, _ in layout.splits:
-            size /= layout.parts(dim)
+        uneven = dict(layout.sizes) if instance.op.sparse else {}
+        for dim, _ in layout.splits:  # of tables, those of the device that has most
+            size *= max(uneven[dim]) / sizes[dim] if dim in uneven else 1.0 / layout.parts(dim)
         summed = tuple(axis for axis in layout.partial if axis in _result_axes(builder, index, weight))
         meshes = (
             placed.mesh,
@@ -206,8 +208,24 @@ def _bundle(builder: Builder, groups: Groups, amount: float, members: Sequence[W
     return Bundle(
         block=instance.block, stage=builder.stages[index], mesh=placed.mesh, groups=groups, first_groups=(),
         elements=amount, weights=tuple(members), shards=shards, offloads=placed.offloads,
-        experts=instance.op.kind == "grouped_matmul",
+        experts=instance.op.kind == "grouped_matmul", rows=_rows(builder, index, amount),
     )  # fmt: skip
+
+
+def _rows(builder: Builder, index: int, amount: float) -> float:
+    """Rows of tables on each device; devices may not hold copies of a table, whose updates would differ."""
+    instance = builder.instances[index]
+    if not instance.op.sparse:
+        return 0.0
+    (weight,) = instance.op.weights
+    layout = builder.layout(index, weight, "read")
+    if copies := prod(layout.mesh.axes[axis] for axis in layout.copies()) - 1:
+        raise BadInput(
+            f"plan: op {instance.name}", f"{copies + 1} copies",
+            "tables are updated row by row, by one device",
+            "split it on tables, table_rows or hidden over all devices, as table-parallel does",
+        )  # fmt: skip
+    return amount / (builder.sizes(instance)[weight.dims[-1]] / layout.parts(weight.dims[-1]))
 
 
 def _check_shards(name: str, shards: Mapping[str, int], copies: int) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainwright.cost.operators import ROW_STATE_BYTES
 from trainwright.cost.state import gradient_sizes, weight_sizes
 from trainwright.cost.state import update_s as update_seconds
 from trainwright.program.builder import Builder
@@ -224,6 +225,12 @@ def _first_sums(builder: Builder, listed: Sequence[Bundle]) -> None:
 def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
     """Bytes of state on each device that holds a bundle, and what of it is on the host."""
     width = widths(builder)
+    if bundle.rows:
+        return {
+            "weights": width.weight * bundle.elements,
+            "gradients": 0.0,
+            "optimizer": ROW_STATE_BYTES * bundle.rows,
+        }
     return {
         "weights": width.weight * bundle.elements / len(bundle.sharded("weights")),
         "gradients": width.gradient * bundle.elements / len(bundle.sharded("gradients")),
@@ -241,6 +248,8 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
     traffic = 2.0 * width.optimizer + 2.0 * width.gradient + width.weight
     total = 0.0
     for bundle in listed:
+        if bundle.rows:
+            continue  # updated in the backward, row by row
         kept = bundle.elements / len(bundle.sharded("optimizer"))
         local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:

@@ -72,6 +72,8 @@ def local_sizes(
         spread = float(placed.parts(ROUTED))
         found["expert_rows"] = found["batch"] * found["seq"] * found["top_k"] / spread
         found["top_k"] /= spread
+    if op.sparse:  # each device finds its rows of what is looked up
+        found["pooling"] /= placed.parts("table_rows")
     return {dim: np.array([size]) for dim, size in found.items()}
 
 

@@ -290,6 +290,21 @@ class TestValidate:
         assert "cannot be read" in fails("validate", str(tmp_path / "none.csv"))
 
 
+def test_a_recommender_is_planned_by_its_tables_and_in_instances() -> None:
+    found = json.loads(trainwright("plan", "dlrm-mlperf", "h100:16", "--json").stdout)
+    assert found["plans"][0]["plan"].startswith("table-parallel tables=")
+    assert [each["devices"] * each["instances"] for each in found["instances"]] == [16] * 5
+    shown = trainwright("plan", "dlrm", "a100:64", "--batch", "16384").stdout
+    assert "Instances beside each other" in shown
+    assert "16384 samples" in shown
+
+
+def test_what_speaks_of_layers_is_refused_for_a_recommender() -> None:
+    assert "does not apply to a recommender" in fails("plan", "dlrm", "a100:64", "--fix", "pp=4")
+    assert "does not divide by 64 devices" in fails("plan", "dlrm", "a100:64", "--batch", "100")
+    assert "needs 2.9 TiB on the fullest" in fails("plan", "dlrm-12t", "h100:8", code=2)
+
+
 def test_help_needs_no_numpy_and_no_rich() -> None:
     code = (
         "import sys; from trainwright.cli.main import main\n"

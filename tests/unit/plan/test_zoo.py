@@ -18,6 +18,7 @@ MODELS = {
     "experts": experts,
     "two stacks": two_stacks,
     "fold": fold,
+    "dlrm": lambda: build_graph(load_model("dlrm-mlperf")),
     "swin": lambda: build_graph(load_model("swinv2-base")),
 }
 CASES = [
@@ -37,6 +38,8 @@ CASES = [
     ("context-parallel kind=ulysses cp=4 tp=2", "gpt"),
     ("expert-parallel", "experts"),
     ("expert-parallel ep=4 pp=2", "experts"),
+    ("table-parallel", "dlrm"),
+    ("table-parallel tables=2 rows=2 columns=2 zero=1", "dlrm"),
     ("gpipe pp=4 tp=2", "gpt"),
     ("gpipe pp=4", "swin"),
     ("1f1b pp=4", "two stacks"),

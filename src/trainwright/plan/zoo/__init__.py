@@ -27,6 +27,7 @@ from trainwright.plan.zoo.one_f_one_b import one_f_one_b
 from trainwright.plan.zoo.per_layer import per_layer
 from trainwright.plan.zoo.recompute import recompute
 from trainwright.plan.zoo.structured import KNOBS
+from trainwright.plan.zoo.table_parallel import table_parallel
 from trainwright.plan.zoo.tensor_parallel import sequence_parallel, tensor_parallel
 from trainwright.plan.zoo.three_f_one_b import three_f_one_b
 from trainwright.plan.zoo.uneven_stages import uneven_stages
@@ -47,6 +48,7 @@ ZOO: Mapping[str, Builder] = {
     "sequence-parallel": sequence_parallel,
     "context-parallel": context_parallel,
     "expert-parallel": expert_parallel,
+    "table-parallel": table_parallel,
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
     "interleaved": interleaved,
@@ -95,6 +97,8 @@ def zoo_parameters(name: str) -> dict[str, Any]:
         raise UnknownName("plan", name, ZOO)
     stated = list(signature(ZOO[name]).parameters.values())[3:]
     own = {each.name: each.default for each in stated if each.kind is not Parameter.VAR_KEYWORD}
+    if all(each.kind is not Parameter.VAR_KEYWORD for each in stated):
+        return own
     fixed = _FIXED.get(name, ())
     return own | {knob: default for knob, default in KNOBS.items() if knob not in own and knob not in fixed}
 
