@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from trainwright.cluster.power import power_w
+from trainwright.cluster.power import activity_of, power_w
 from trainwright.cost.load import Interval
 from trainwright.estimate.laid import Laid
 from trainwright.estimate.types import COMMUNICATION, Job
 from trainwright.model.totals import model_flops
 from trainwright.plan.sharding import Sharding
-from trainwright.report.summary import activity_of
-from trainwright.report.tables import render_range, table
+from trainwright.report.run_lines import render_range
+from trainwright.report.tables import table
 from trainwright.units import render_bytes, render_duration, render_si
 
 _NEGLIGIBLE = 1e-4  # of the step
