@@ -18,7 +18,8 @@ _ZOO = (
     "recompute", "offload",
 )  # fmt: skip
 _WIDE = (
-    "hsdp shard=2", "chimera pp=2 zero=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved", "mixed",
+    "hsdp shard=2", "chimera pp=2 zero=2", "dualpipe", "dualpipe-v", "chimera", "zb-v", "interleaved",
+    "mixed",
 )  # fmt: skip
 _OTHERS = {
     "tied": ("dp2 tp2 sp", "dp2 pp2 zero1", "dualpipe", "chimera", "interlaced"),

@@ -99,7 +99,7 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
 
 def compare_dropped(rank: int, text: str) -> Difference:
     """One step of GPT-2 with dropout, beside the same masks on one device over all samples at once."""
-    module = build_module("gpt2", resid_pdrop=0.2, embd_pdrop=0.2).train()
+    module = build_module("gpt2", resid_pdrop=0.2, embd_pdrop=0.2, attn_pdrop=0.2).train()
     traced = trainwright.trace(module, build_inputs(2, 0))
     trainer, parameters = _build(rank, module, traced, text)
     plan = trainer.worker.program.plan

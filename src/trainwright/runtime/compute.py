@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +22,11 @@ from trainwright.runtime.kernels.matmul import (
     projections_of,
     weight_gradients,
 )
-from trainwright.runtime.operation import Given, Operation, Written
+from trainwright.runtime.operation import Given, Operation
+from trainwright.runtime.ring_attention import attend, attend_back
 from trainwright.runtime.routed import experts_of
-from trainwright.runtime.work import IGNORED, Kernel, Work, op_seed
+from trainwright.runtime.values import gradient_views, held_weights, incoming, read, write, write_all
+from trainwright.runtime.work import IGNORED, Kernel, Meet, Span, Work, op_seed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +49,9 @@ class Computer:
             _MATMUL[phase](self, operation, frame)
         elif kind == "grouped_matmul":
             self._grouped(operation, frame)
+        elif operation.ring is not None:
+            made = partial(self._made, operation, frame)
+            (attend_back if phase == "I" else attend)(operation, frame, made, forgets=self.forgets)
         elif kind == "loss":
             (self._loss_back if phase in "IW" else self._loss)(operation, frame)
         elif phase in "IW":
@@ -136,11 +142,14 @@ class Computer:
         frame: Frame,
         inputs: Sequence[torch.Tensor],
         weights: Sequence[torch.Tensor],
+        keys: Span | None = None,
+        meet: Meet | None = None,
     ) -> tuple[torch.Tensor, ...]:
-        """What the operator's kernel makes."""
+        """What the operator's kernel makes; of an attention, with a block of keys that `meet` is told of."""
         name = self.names[operation.step.instance]
+        at = operation.at if keys is None else {**operation.at, operation.op.contracted[0]: keys}
         work = Work(
-            op=operation.op, sizes=operation.sizes, at=operation.at, inputs=tuple(inputs),
+            op=operation.op, sizes=operation.sizes, at=at, inputs=tuple(inputs), meet=meet,
             weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
             adds={each.name: each.adds for each in operation.weights}, seed=op_seed(self.seed, name),
             sample=frame.microbatch * operation.sizes["batch"], learns=not self.forgets,
@@ -251,66 +260,6 @@ def _is_share(operation: Operation, index: int) -> bool:
 
 def _without_bias(each: Projection) -> Projection:
     return Projection(output=each.output, weight=each.weight, bias=None, summed=each.summed, made=each.made)
-
-
-def read(given: Given | None, frame: Frame) -> torch.Tensor:
-    """An input, or the part of it that is worked on."""
-    assert given is not None
-    tensor = frame.given[given.name] if given.name else frame.read(given.candidates)
-    for axis, start, length in given.cut:
-        tensor = tensor.narrow(axis, start, length)
-    return tensor
-
-
-def incoming(operation: Operation, frame: Frame) -> list[torch.Tensor | None]:
-    """The gradient of each result, all contributions added; None where there are none."""
-    found: list[torch.Tensor | None] = []
-    for contributions in operation.incoming:
-        parts = [read(each, frame) for each in contributions]
-        total = parts[0] if parts else None
-        for part in parts[1:]:
-            total = part if total is None else total + part
-        found.append(total)
-    return found
-
-
-def held_weights(operation: Operation, frame: Frame) -> dict[str, torch.Tensor]:
-    """The weights of an operator on this device, by name."""
-    found = {}
-    for each in operation.weights:
-        tensor = each.parcel.view(frame.weights(each.parcel, operation.sources), each.key)
-        for axis, start, length in each.cut:
-            tensor = tensor.narrow(axis, start, length)
-        found[each.name] = tensor
-    return found
-
-
-def gradient_views(operation: Operation, frame: Frame) -> dict[str, torch.Tensor]:
-    """Where the gradients of an operator's weights are added, for those that are its to give."""
-    found = {}
-    for each in operation.weights:
-        if each.counts:
-            tensor = each.parcel.view(frame.gradients(each.parcel), each.key)
-            for axis, start, length in each.cut:
-                tensor = tensor.narrow(axis, start, length)
-            found[each.name] = tensor
-    return found
-
-
-def write_all(operation: Operation, frame: Frame, found: Sequence[torch.Tensor]) -> None:
-    """Write the results of an operator."""
-    for each in operation.writes:
-        write(each, frame, found[each.index])
-
-
-def write(written: Written, frame: Frame, tensor: torch.Tensor) -> None:
-    """Write one result; a serial part of a value that is written whole among zeros."""
-    for axis, start, length in written.spread:
-        after = length - start - tensor.shape[axis]
-        if start or after:
-            pads = [0, 0] * (tensor.dim() - 1 - axis) + [start, after]
-            tensor = F.pad(tensor, pads)
-    frame.write(written.value, tensor)
 
 
 def _targets(operation: Operation, frame: Frame) -> torch.Tensor:

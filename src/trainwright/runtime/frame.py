@@ -7,6 +7,7 @@ import torch
 
 from trainwright.program.step import Value
 from trainwright.runtime.parcels import Parcel
+from trainwright.runtime.ring import Round
 from trainwright.runtime.transfer import Arrival
 
 Cell = tuple[int, int]  # an operator, and which of its serial parts
@@ -31,6 +32,8 @@ class Frame:
     rows: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     shares: dict[str, torch.Tensor] = field(default_factory=dict)  # by block, the probability of each row
     share_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    rounds: dict[int, Round] = field(default_factory=dict)  # of keys and values, by attention
+    homing: dict[int, Arrival] = field(default_factory=dict)  # gradients of keys and values, by attention
 
     def write(self, value: Value, tensor: torch.Tensor) -> None:
         """Hold a value; more of it, if it was not read since it was written."""

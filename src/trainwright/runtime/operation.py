@@ -16,6 +16,7 @@ from trainwright.program.lower import Program, Route
 from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.runtime.parcels import Parcel, key_of
+from trainwright.runtime.ring import Ring
 from trainwright.runtime.work import Span
 
 Candidates = tuple[Value, ...]
@@ -75,6 +76,7 @@ class Operation:
     gives_weights: bool
     keeps_input: bool  # whether the forward of a matmul must keep what its weights' gradients are made from
     rows: Mapping[str, Span]  # of an operator of experts: the part of samples, places and experts
+    ring: Ring | None = None  # round which the keys and values of an attention come
 
     @cached_property
     def cell(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from zlib import crc32
 
 import torch
@@ -10,6 +11,23 @@ from trainwright.model.graph import Op
 
 Span = tuple[int, int]  # from and to, within a whole dim
 IGNORED = -100  # the target of an answer that does not count in a loss
+
+
+class Meet(Protocol):
+    """Attention of queries to keys, told as PyTorch's is."""
+
+    def __call__(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        weights: torch.Tensor | None = None,
+        scale: float | None = None,
+        is_causal: bool = False,
+        attn_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The mean of values by how much their keys are liked, each times its weight if it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +39,8 @@ class Work:
     all of them hold, such as a bias; where it does not, the weight's gradient must flow all the same (add
     `x - x.detach()`). `seed` is that of the operator in one step, and `sample` the number of the first sample
     in that step: what is random depends on them and on the place in a sample, so not on the plan. In an
-    evaluation (`learns` is false) nothing is dropped.
+    evaluation (`learns` is false) nothing is dropped. `meet` stands for attention to the keys that are here
+    where those are but a block of all.
     """
 
     op: Op
@@ -33,6 +52,7 @@ class Work:
     seed: int = 0
     sample: int = 0
     learns: bool = True
+    meet: Meet | None = None
 
     def length(self, dim: str) -> int:
         """How much of a dim is here."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -19,14 +19,17 @@ from trainwright.program.offload import BROUGHT
 from trainwright.program.sequence import Turn, sequence, takes_part
 from trainwright.program.shards import base_name
 from trainwright.program.step import GRADIENT, Step, Value
-from trainwright.runtime.compute import Computer, read
+from trainwright.runtime.compute import Computer
 from trainwright.runtime.frame import Frame
 from trainwright.runtime.groups import Groups, build_groups, start_gather, start_scatter
 from trainwright.runtime.kernels.experts import choose
 from trainwright.runtime.operation import Assembler, Operation
 from trainwright.runtime.parcels import Parcel, build_parcels, key_of
+from trainwright.runtime.ring import Ring, Stop, Stops, begin_round, build_ring, find_rings
+from trainwright.runtime.ring_attention import split_home
 from trainwright.runtime.routed import RoutedTransfer, build_routed, is_routed
 from trainwright.runtime.transfer import Arrival, Transfer, build_transfer
+from trainwright.runtime.values import read
 from trainwright.runtime.work import Kernel
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -47,6 +50,7 @@ class Deed:
     step: Step
     operation: Operation | None = None
     transfers: tuple[tuple[tuple[Value, ...] | None, Value | None, Transfer | RoutedTransfer], ...] = ()
+    stop: Stop | None = None
     parcels: tuple[Parcel, ...] = ()
     members: tuple[tuple[int, ...], ...] = ()  # of the group of each parcel
     reads: tuple[Value, ...] = ()
@@ -111,6 +115,8 @@ class Worker:
             if deed.operation.op.name == "dispatch" and step.phase in "FN":
                 self._tell_routes(deed.operation, frame)
             self.computer.run(deed.operation, frame)
+        elif deed.stop is not None:
+            self._round(deed, deed.stop, frame)
         elif step.kind == "join":
             self._join(deed, frame)
         elif step.kind == "copy":
@@ -133,6 +139,19 @@ class Worker:
                 frame.arrive(written, self._followed(arrival))
             else:
                 self.pending.append((arrival, None))
+
+    def _round(self, deed: Deed, stop: Stop, frame: Frame) -> None:
+        """Send keys and values round their ring, or take in what has become of their gradients."""
+        if stop.sources:
+            keys, values = (frame.read(each) for each in stop.sources)
+            stride = self.program.plan.microbatches + 1
+            begun = begin_round(stop.ring, keys, values, stop.tag + frame.microbatch, stride)
+            begun.arrival = self._followed(begun.arrival)
+            frame.rounds[stop.attention] = begun
+            return
+        home = self._followed(frame.homing.pop(stop.attention))
+        for value, arrival in zip(deed.step.writes, split_home(stop.ring, home), strict=True):
+            frame.arrive(value, arrival)
 
     def _tell_routes(self, operation: Operation, frame: Frame) -> None:
         """Let all devices of an operator know the experts of all tokens."""
@@ -306,13 +325,22 @@ class _Maker:
             program=self.program, route=route, builder=self.program.builders[number], device=self.device,
             parcels=self.parcels, recycled=recycled(self.program.instances),
         )  # fmt: skip
+        rings = find_rings(self.program, route)
+        stops = {move: each for each in rings.values() for move in (each.gather, each.scatter)}
         for index, step in enumerate(route.steps):
             if not takes_part(step, self.device):
                 continue
             if step.state:
                 deed = self._state(step)
             elif step.kind == "compute":
-                deed = self._compute(step, assembler)
+                ring = (
+                    build_ring(route, route.steps[rings[index].gather], self.device)
+                    if index in rings
+                    else None
+                )
+                deed = self._compute(step, assembler, ring)
+            elif index in stops:
+                deed = self._stop(number, stops[index], index, assembler)
             elif step.move is not None:
                 deed = self._move(number, index, step, assembler)
             else:
@@ -321,8 +349,9 @@ class _Maker:
             if deed is not None:
                 yield index, deed
 
-    def _compute(self, step: Step, assembler: Assembler) -> Deed:
-        operation = assembler.build(step)
+    def _compute(self, step: Step, assembler: Assembler, ring: Ring | None) -> Deed:
+        operation = assembler.build(step if ring is None else step.set(beside=()))
+        operation = replace(operation, ring=ring)
         reads = tuple(value for each in operation.reads for value in each)
         return Deed(step=step, operation=operation, reads=reads)
 
@@ -330,8 +359,7 @@ class _Maker:
         assert step.move is not None
         found = []
         reads: list[Value] = []
-        route = self.program.routes[number]
-        tag = ((number * len(route.steps) + index) * 8) * (self.program.plan.microbatches + 1)
+        route, tag = self.program.routes[number], self._tag(number, index)
         for at, (source, written) in enumerate(zip(step.reads, step.writes, strict=True)):
             dims = route.shapes[source.name.removeprefix(GRADIENT)].dims
             sends = self.device in step.move.source.mesh.devices
@@ -347,6 +375,24 @@ class _Maker:
             reads += candidates or ()
             found.append((candidates, written if receives else None, transfer))
         return Deed(step=step, transfers=tuple(found), reads=tuple(reads))
+
+    def _tag(self, number: int, index: int) -> int:
+        """The first tag of a step's messages; each of up to eight values has one per microbatch."""
+        steps = max(len(route.steps) for route in self.program.routes)
+        return (number * steps + index) * 8 * (self.program.plan.microbatches + 1)
+
+    def _stop(self, number: int, stops: Stops, index: int, assembler: Assembler) -> Deed:
+        """A move of a ring; of the gradients, the messages are the attention's."""
+        route = self.program.routes[number]
+        step, gather = route.steps[index], route.steps[stops.gather]
+        ring = build_ring(route, gather, self.device)
+        assert ring is not None
+        sources = tuple(assembler.candidates(each) for each in gather.reads) if step is gather else ()
+        stop = Stop(
+            ring=ring, attention=route.steps[stops.attention].instance, sources=sources,
+            tag=self._tag(number, index),
+        )  # fmt: skip
+        return Deed(step=step, stop=stop, reads=tuple(value for each in sources for value in each))
 
     def _state(self, step: Step) -> Deed | None:
         """Weights or gradients that are gathered or reduced; what another place does too is done once."""

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 from trainwright.model.graph import query_dim, query_groups
 from trainwright.runtime.kernels.align import aligned
+from trainwright.runtime.kernels.meeting import meet
 from trainwright.runtime.work import Work
 
 
@@ -19,7 +20,7 @@ def attend(work: Work) -> tuple[torch.Tensor, ...]:
         found = _in_windows(work, query, key, value)
     else:
         mask, causal = _mask(work, query)
-        found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        found = meet(work, query, key, value, attn_mask=mask, is_causal=causal)
     back = [order.index(axis) for axis in range(len(order))]
     return (found.permute(back),)
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import Node
 
+from trainwright.runtime.kernels.meeting import meet
 from trainwright.runtime.tracing.axes import Reading
 from trainwright.runtime.tracing.factors import Axis, Factor, all_leaves, leaves
 from trainwright.runtime.tracing.groups import source_of
@@ -106,9 +107,8 @@ def attention(reading: Reading, node: Node, causal: "Causal | None", place: int)
             options["attn_mask"] = values[mask]
         if rate and part.work.learns:
             shape = (*query.shape[:-1], key.shape[-2])
-            weights = _scaled_mask(part, factors, place, rate, query).reshape(shape)
-            return _dropped(query, key, value, weights, **options)
-        return F.scaled_dot_product_attention(query, key, value, **options)
+            options["weights"] = _scaled_mask(part, factors, place, rate, query).reshape(shape)
+        return meet(part.work, query, key, value, **options)
 
     return step
 
@@ -124,27 +124,6 @@ def _for_heads(part: Part, tensor: torch.Tensor, wide: Axis, narrow: Axis) -> to
         return tensor.repeat_interleave(each, -3)
     owners = torch.arange(low, high, device=tensor.device) // each - first
     return tensor.index_select(-3, owners)
-
-
-def _dropped(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    weights: torch.Tensor,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    attn_mask: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Attention written out, with weights for its scores that drop some of them."""
-    scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, float("-inf"))
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    return (scores.softmax(-1) * weights) @ value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
