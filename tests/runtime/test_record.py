@@ -26,7 +26,7 @@ from trainwright.runtime.worker import build_worker  # noqa: E402
 from trainwright.simulate.breakdown import breakdown  # noqa: E402
 
 
-def record_step(rank: int, text: str, path: str) -> tuple[float, list[str]]:
+def record_step(rank: int, text: str, path: str, cost: str | None = None) -> tuple[float, list[str]]:
     """Record one step of a small GPT; its loss, and the labels that a prediction of it has."""
     os.environ["XDG_CACHE_HOME"] = str(Path(path).parents[1])  # of all tests here: profiled once
     graph = build_small("gpt")
@@ -36,7 +36,7 @@ def record_step(rank: int, text: str, path: str) -> tuple[float, list[str]]:
     trainer = build_trainer(worker, Recipe())
     initialize(worker, build_initial(graph))
     batch = batch_of(build_data(graph, program.instances, plan.batch, SEQ, plan.microbatches, 0))
-    outcome = record_to(Path(path), trainer, batch)
+    outcome = record_to(Path(path), trainer, batch, cost)
     assert worker.observer is None
     worker.groups.close()
     return outcome.loss, list(tabulate(program).labels)
@@ -62,6 +62,19 @@ def test_a_recorded_step_has_the_tasks_of_its_prediction(
     assert timeline.step_s == pytest.approx(timeline.end_s.max())
     parts = breakdown(timeline).time_s
     assert sum(float(each.sum()) for each in parts.values()) == pytest.approx(2 * timeline.step_s)
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"), [("projected", "Operator times: projected from"), ("roofline", "a bound")]
+)
+def test_the_prediction_rests_on_the_source_that_is_asked_for(
+    pool: Callable[[int], Pool], tmp_path: Path, cost: str, words: str
+) -> None:
+    path = tmp_path / "trace.json"
+    pool(2).run(record_step, "dp2", str(path), cost)
+    predicted = load_trace(predicted_path(path))
+    assert words in predicted.about["cost"]
+    check_same(predicted, load_trace(path))
 
 
 def profile_twice(rank: int, cache: str) -> tuple[str, bool]:

@@ -28,13 +28,14 @@ def run(options: argparse.Namespace) -> int:
     predicted, measured = (load_trace(Path(each)) for each in (options.predicted, options.measured))
     check_same(predicted, measured)
     comparison = compare(predicted.timeline, measured.timeline)
-    text = render_json({"about": measured.about, **_tree(comparison)})
+    cost = predicted.about.get("cost", "")  # what the prediction rests on
+    text = render_json({"about": measured.about, "cost": cost, **_tree(comparison)})
     if options.json and options.json != "-":
         save_text(Path(options.json), text)
     if options.json == "-":
         print(text, end="")
     else:
-        _show(measured.about, comparison)
+        _show(measured.about, cost, comparison)
     return 0
 
 
@@ -58,11 +59,12 @@ def _pair(pair: "Pair", total_s: float) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _show(about: "Mapping[str, str]", comparison: "Comparison") -> None:
+def _show(about: "Mapping[str, str]", cost: str, comparison: "Comparison") -> None:
     from trainwright.report import tables
 
     console, step = tables.open_console(), comparison.step
-    tables.show(console, f"{about['model']}, {about['plan']}, sequences of {about['seq']} tokens", "")
+    tables.show(console, f"{about['model']}, {about['plan']}, sequences of {about['seq']} tokens")
+    tables.show(console, *([f"Predicted by: {cost}"] if cost else []), "")
     headers = ("", "predicted", "measured", "difference", "of it")
     whole = [*comparison.causes, step]
     tables.show(

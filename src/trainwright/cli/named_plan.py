@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from trainwright.cli.subject import Subject, check_precision, default_precision
+from trainwright.cli.subject import Subject, check_precision
 from trainwright.errors import BadInput
 from trainwright.model.flow import wire
 from trainwright.plan.expand import count_microbatches, expand
@@ -73,7 +73,7 @@ def _is_knob(word: str) -> bool:
 def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
     strategy = parse_strategy(text)
     if not set(PRECISIONS) & set(text.split()):
-        strategy = replace(strategy, precision=default_precision(subject.cluster.device))
+        strategy = replace(strategy, precision=subject.cluster.device.usual_precision)
     count = subject.cluster.count
     if strategy.devices > count:
         raise BadInput(
@@ -91,7 +91,7 @@ def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
 def _of_zoo(text: str, subject: Subject, batch: int) -> Plan:
     name, parameters = parse_zoo(text)
     device, count = subject.cluster.device, subject.cluster.count
-    precision = default_precision(device)
+    precision = device.usual_precision
     if precision != "bf16":
         parameters = {"precision": precision} | parameters
     each = int(parameters.get("micro_batch", 1))

@@ -8,7 +8,6 @@ from trainwright.cli.subject import (
     MOST_BATCH,
     Subject,
     check_precision,
-    default_precision,
     parse_batch,
     parse_subject,
 )
@@ -94,7 +93,7 @@ def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
 
 def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[str, tuple[int, ...]]:
     """Knobs that are fixed: by the user, or by what the stack can run."""
-    precision = options.precision or default_precision(device)
+    precision = options.precision or device.usual_precision
     check_precision(precision, device)
     fixed: dict[str, tuple[int, ...]] = {
         "precision": (PRECISIONS.index(precision),),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import cost
 from trainwright.cli.needs_torch import check_torch
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def _add_keeping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", metavar="FILE", help="numbers of every step as lines of JSON")
     parser.add_argument("--tensorboard", metavar="DIR", help="the same for TensorBoard")
     parser.add_argument("--record", metavar="FILE", help="a trace of the third step, which Perfetto opens")
+    cost.add_arguments(
+        parser, "a short profile of this machine; for the prediction beside --record, CPUs only"
+    )
     parser.add_argument("--export", metavar="FILE", help="the weights at the end, .safetensors or .pt")
 
 
@@ -131,6 +135,7 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     start = _weights_file(options, "start", "--from")
     learner = parse_model(options.model, seq, seed, start, parse_precision(options))
     plan = parse_plan(options, learner.graph, learner.seq, count)
+    _check_cost(options, plan.devices)
     tokens = load_tokens(options.data)
     check_tokens(tokens, learner.vocab)
     return Training(
@@ -148,6 +153,27 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     )  # fmt: skip
 
 
+def _check_cost(options: argparse.Namespace, processes: int) -> None:
+    """Raise, before anything runs, if the step's prediction cannot rest on what `--cost` names."""
+    from trainwright.cost.source import parse_cost
+    from trainwright.errors import BadInput
+    from trainwright.runtime.machine import profiled_source
+    from trainwright.runtime.process import has_gpu
+
+    if options.cost is None:
+        return
+    if not options.record:
+        raise BadInput(
+            "--cost", options.cost, "is for the prediction of a recorded step", "add --record FILE"
+        )
+    _, file = parse_cost(options.cost)
+    if not file and has_gpu():
+        rule = "names no file, and a run measures by itself only CPUs"
+        raise BadInput("--cost", options.cost, rule, "write profiled:FILE or projected:FILE")
+    if file:
+        profiled_source(processes, Path(file), options.cost)
+
+
 def _parse_keeping(options: argparse.Namespace) -> "Keeping":
     from trainwright.errors import BadInput
     from trainwright.runtime.training import Keeping
@@ -162,6 +188,7 @@ def _parse_keeping(options: argparse.Namespace) -> "Keeping":
         metrics=_path(options, "metrics"),
         tensorboard=_path(options, "tensorboard"),
         record=_path(options, "record"),
+        cost=options.cost,
         export=_weights_file(options, "export", "--export"),
     )
 

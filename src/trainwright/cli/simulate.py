@@ -63,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
     if options.trace:
-        save_trace(Path(options.trace), simulated.timeline, describe(simulated.program, "predicted"))
+        about = describe(simulated.program, "predicted") | {"cost": " ".join(subject.basis)}
+        save_trace(Path(options.trace), simulated.timeline, about)
     account = account_of(simulated, priced.terms, closed_form=_closed_form(subject, named), free=options.free)
     if options.json and options.json != "-":
         save_text(Path(options.json), render_json(_tree(subject, notes, account)))

@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="FILE", help="a cluster file with a profile (default: a node of MI210)"
     )
+    parser.add_argument(
+        "--cost", metavar="SOURCE", help="the same as projected:FILE, as other commands write it"
+    )
     parser.add_argument("--out", metavar="DIR", help="tables (CSV, JSON), figures (HTML, PNG) and an index")
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
@@ -43,11 +46,26 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cost.source import load_profile
     from trainwright.study.comp_vs_comm import SHIPPED, run_study
 
-    profile, cluster = load_profile(Path(options.profile) if options.profile is not None else SHIPPED)
+    profile, cluster = load_profile(_baseline(options) or SHIPPED)
     study = run_study(profile, cluster, _switches(options, profile.interference))
     notes = _save_folder(study, Path(options.out)) if options.out else []
     _tell(study, options.json, notes)
     return 0
+
+
+def _baseline(options: argparse.Namespace) -> Path | None:
+    """The profile that is asked for, by either of two options."""
+    from trainwright.cost.source import parse_cost
+
+    if options.cost is None:
+        return Path(options.profile) if options.profile is not None else None
+    if options.profile is not None:
+        raise BadInput("--cost", options.cost, "and --profile name one thing", "leave one of them out")
+    name, file = parse_cost(options.cost)
+    if name != "projected":
+        rule = f"this study projects from one measured layer, which {name} does not"
+        raise BadInput("--cost", options.cost, rule, "write projected:FILE")
+    return Path(file) if file else None
 
 
 def _switches(options: argparse.Namespace, measured: float) -> "Switches":

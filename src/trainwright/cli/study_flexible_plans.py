@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import cost
 from trainwright.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sensitivity", action="store_true", help="other memory and links on V100s instead, for the first N"
     )
+    cost.add_arguments(parser, "calibrated")
     parser.add_argument("--out", metavar="DIR", help="keep each case there, and do not run what it has")
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
@@ -30,12 +33,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the cases: each is told and kept as it ends, so that it can be interrupted."""
     from trainwright.study.flexible_plans import run_cases
 
+    cases = _cases(options)
+    _tell_sources(cases)
     folder = _folder(options.out)
     outcomes: list[Outcome] = []
     try:
-        for outcome in run_cases(
-            _cases(options), folder, lambda line: print(line, file=sys.stderr, flush=True)
-        ):
+        for outcome in run_cases(cases, folder, lambda line: print(line, file=sys.stderr, flush=True)):
             outcomes.append(outcome)
     except KeyboardInterrupt:
         print("trainwright: interrupted; what is below is what was done", file=sys.stderr)
@@ -65,7 +68,17 @@ def _cases(options: argparse.Namespace) -> "list[Case]":
         if options.sensitivity
         else published_cases(options.device or DEVICES, counts)
     )
-    return [case for case in cases if case.family in (options.model or FAMILIES)]
+    chosen = [case for case in cases if case.family in (options.model or FAMILIES)]
+    return [replace(case, cost=options.cost or "") for case in chosen]
+
+
+def _tell_sources(cases: "list[Case]") -> None:
+    """Where operator times come from, if that was asked for: on standard error, before the work begins."""
+    from trainwright.study.flexible_plans import source_of
+
+    asked = [case for case in cases if case.cost]
+    for note in dict.fromkeys(note for case in asked for note in source_of(case).notes):
+        print(note, file=sys.stderr, flush=True)
 
 
 def _folder(text: str | None) -> Path | None:

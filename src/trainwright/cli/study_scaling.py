@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import cost
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,12 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study; defaults are those of `Asked`."""
     add = parser.add_argument
     add("--model", metavar="MODEL", help="the subject (default: llama2-7b)")
-    add("--device", metavar="DEVICE", help="of its clusters, like h100 or h100@aws-p5 (default: h100)")
+    add(
+        "--device", metavar="DEVICE",
+        help="of its clusters, like h100 or h100@aws-p5, or that of a cluster file (default: h100)",
+    )  # fmt: skip
     add("--devices", metavar="A:B", help="scales, doubled from A to B, or as a list A,B,C (default: 8:2048)")
     add("--seq", metavar="N", help="tokens of a sequence (default: 4096)")
     add("--local-batch", metavar="N", help="sequences for each device in weak scaling (default: 2)")
     add("--batch", metavar="N,M", help="sequences a step in strong scaling (default: 32,1024)")
     add("--stack", metavar="STACK", help="the software (default: generic)")
+    cost.add_arguments(parser, "those of DEVICE if it is such a file, else calibrated")
     add("--models", metavar="M,N", help="to compare by size (default: Llama-2 and its kin, 1.1B to 70B)")
     add("--contexts", metavar="N,M", help="lengths to compare (default: 2048 to 32768)")
     add("--generations", metavar="D,E", help="devices to compare (default: v100,a100,h100,b200)")
@@ -51,7 +56,9 @@ def _asked(options: argparse.Namespace) -> "Asked":
     from trainwright.units import parse_whole
 
     stated: dict[str, object] = {
-        name: getattr(options, name) for name in ("model", "device", "stack") if getattr(options, name)
+        name: getattr(options, name)
+        for name in ("model", "device", "stack", "cost")
+        if getattr(options, name)
     }
     for name in ("models", "generations"):
         if text := getattr(options, name):

@@ -119,13 +119,6 @@ def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
     return int(odd * 2 ** max(round(log2(batch / odd)), 0))
 
 
-def default_precision(device: Device) -> str:
-    """The 16-bit precision that a device has; of a CPU, what it was profiled in."""
-    if device.family == "cpu":
-        return "fp32"
-    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
-
-
 def check_precision(name: str, device: Device, thing: str = "--precision") -> None:
     """Raise for a precision that the device would only imitate in a wider one."""
     if name not in PRECISIONS:

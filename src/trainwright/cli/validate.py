@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from trainwright.cli import cost
+
 if TYPE_CHECKING:
-    from trainwright.cost.load import Constants
+    from trainwright.cost.source import Source
     from trainwright.validate.compare import Errors
     from trainwright.validate.dataset import Dataset, Predictions
+    from trainwright.validate.sourced import Sourced
 
 
 class _Advance(Protocol):
@@ -22,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "table", metavar="RUNS.csv", nargs="?",
         help="one run per row, columns as in docs/validation.md; without it, the catalog's published runs",
     )  # fmt: skip
+    cost.add_arguments(parser, "calibrated; profiled times are for rows on the profiled device only")
     parser.add_argument("--out", metavar="FILE", help="write the rows with predictions as CSV")
     parser.add_argument("--json", action="store_true", help="the errors as JSON on standard output")
 
@@ -30,44 +34,53 @@ def run(options: argparse.Namespace) -> int:
     """Predict every row, write them, show the errors."""
     from trainwright.cost.load import load_constants
     from trainwright.report.files import render_csv, render_json, save_text
-    from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, ranges, unreadable
+    from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, unreadable
     from trainwright.validate.dataset import PUBLISHED, build_dataset, load_rows
+    from trainwright.validate.power import predict_power
+    from trainwright.validate.sourced import source_groups
 
     constants = load_constants()
     rows = load_rows(Path(options.table) if options.table else PUBLISHED)
-    dataset = build_dataset(rows, constants.stack)
-    predictions = _predict(dataset, constants)
-    within = ranges(dataset, constants)
+    sourced = source_groups(build_dataset(rows, constants.stack), options.cost, constants)
+    dataset, within = sourced.dataset, sourced.ranges
+    predictions = _predict(sourced)
     if options.out:
         columns = [name for name in rows[0] if name is not None and name not in ADDED]
-        save_text(
-            Path(options.out), render_csv([*columns, *ADDED], predicted_rows(dataset, predictions, within))
-        )
+        power = predict_power(dataset, predictions, sourced.sources)
+        told = predicted_rows(dataset, predictions, within, power)
+        save_text(Path(options.out), render_csv([*columns, *ADDED], told))
     errors = {column: errors_by(dataset, predictions, within, column) for column in BY}
     if options.json:
-        print(
-            render_json({"rows": len(rows), "errors": errors, "not_predicted": unreadable(dataset)}), end=""
-        )
+        tree = {"notes": sourced.notes, "rows": len(rows), "errors": errors}
+        print(render_json(tree | {"not_predicted": unreadable(dataset)}), end="")
     else:
-        _show(dataset, errors)
+        _show(sourced, errors)
     return 0
 
 
-def _predict(dataset: "Dataset", constants: "Constants") -> "Predictions":
+def _predict(sourced: "Sourced") -> "Predictions":
     """Predictions group by group, so that progress can be shown."""
     import numpy as np
 
-    from trainwright.validate.dataset import Predictions, predict
+    from trainwright.validate.dataset import Predictions
 
-    count = len(dataset.rows)
+    dataset, count = sourced.dataset, len(sourced.dataset.rows)
+    chosen = np.zeros(count, dtype=np.int64)
     step, memory, fits = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, dtype=bool)
     with _progress(count) as advance:
-        for index, group in enumerate(dataset.groups):
-            part = predict(dataset, constants.stack, constants.efficiency, [index])
+        for index, (group, source) in enumerate(zip(dataset.groups, sourced.sources, strict=True)):
+            part = _with_source(dataset, index, source)
             at = list(group.indices)
             step[at], memory[at], fits[at] = part.step_s[at], part.memory_bytes[at], part.fits[at]
+            chosen[at] = part.chosen[at]
             advance(len(at))
-    return Predictions(step_s=step, memory_bytes=memory, fits=fits)
+    return Predictions(step_s=step, memory_bytes=memory, fits=fits, chosen=chosen)
+
+
+def _with_source(dataset: "Dataset", group: int, source: "Source") -> "Predictions":
+    from trainwright.validate.dataset import predict
+
+    return predict(dataset, lambda _: source.stack, lambda _: source.efficiency, [group])
 
 
 @contextmanager
@@ -87,14 +100,16 @@ def _progress(total: int) -> Iterator[_Advance]:
         print(f"trainwright: predicted {total} rows", file=sys.stderr)
 
 
-def _show(dataset: "Dataset", errors: "Mapping[str, Sequence[Errors]]") -> None:
+def _show(sourced: "Sourced", errors: "Mapping[str, Sequence[Errors]]") -> None:
     from trainwright.report import tables
     from trainwright.validate.compare import render_errors, unreadable
 
     console = tables.open_console()
+    for note in sourced.notes:
+        tables.show(console, note)
     headers = ("", "rows", "timed", "median", "mean", "bias", "in range", "memory", "fits right")
     for column, groups in errors.items():
         rows = [render_errors(each) for each in groups]
         tables.show(console, tables.table(f"Errors of step time per {column}", headers, rows))
-    for reason, count in list(unreadable(dataset).items())[:10]:
+    for reason, count in list(unreadable(sourced.dataset).items())[:10]:
         tables.show(console, f"{count} rows not predicted: {reason}")

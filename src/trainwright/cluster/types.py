@@ -46,6 +46,13 @@ class Device:
         if not {"bf16", "fp16"} & set(self.peak_flops_per_s):
             raise BadInput(f"device {self.name}", "peak", "needs a bf16 or fp16 rate", "add bf16 to [peak]")
 
+    @property
+    def usual_precision(self) -> str:
+        """The 16-bit precision that it has; of a CPU, what it was profiled in."""
+        if self.family == "cpu":
+            return "fp32"
+        return "bf16" if "bf16" in self.peak_flops_per_s else "fp16"
+
     def peak(self, dtype: str) -> float:
         """Peak rate of `dtype`, or of the next wider dtype that the device has."""
         for candidate in _WIDER[dtype]:

@@ -16,7 +16,7 @@ from trainwright.cost.table import build_table
 from trainwright.errors import BadInput, UnknownName
 
 SOURCES = ("roofline", "calibrated", "profiled", "projected")
-_MEASURED = ("profiled", "projected")
+MEASURED = ("profiled", "projected")
 # Nothing is lost on the way to the datasheet's rates.
 _ROOFLINE = Efficiency(
     gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
@@ -49,7 +49,7 @@ def parse_cost(text: str) -> tuple[str, str]:
     name, colon, file = text.partition(":")
     if name not in SOURCES:
         raise UnknownName("--cost", name, SOURCES)
-    if name not in _MEASURED and colon:
+    if name not in MEASURED and colon:
         raise BadInput("--cost", text, f"{name} needs no file", f"write {name}")
     if colon and not file:
         raise BadInput("--cost", text, "names no file after the colon", f"write {name}:FILE")
@@ -158,4 +158,4 @@ def _profile_of(path: Path) -> Profile | None:
     return None if found is None else build_profile(found, f"profile {path}")
 
 
-__all__ = ["SOURCES", "Source", "build_source", "load_profile", "parse_cost"]
+__all__ = ["MEASURED", "SOURCES", "Source", "build_source", "load_profile", "parse_cost"]

@@ -84,7 +84,7 @@ class Loop:
         path = self.training.keeping.record
         if path is None or self.trainer.step != self.recorded:
             return self.trainer.take(batch)
-        return record_to(path, self.trainer, batch)
+        return record_to(path, self.trainer, batch, self.training.keeping.cost)
 
     def _batch(self, number: int) -> Sequence[Microbatch]:
         return self._microbatches(self.training.samples.step(number))

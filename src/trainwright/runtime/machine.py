@@ -6,7 +6,7 @@ from pathlib import Path
 from trainwright.cluster.types import Cluster, Device, Level, MemoryTier, Network
 from trainwright.cost.constants import OWN, Efficiency
 from trainwright.cost.load import load_constants
-from trainwright.cost.source import build_source, load_profile
+from trainwright.cost.source import Source, build_source, load_profile
 from trainwright.model.graph import Graph
 from trainwright.program.setting import Setting
 
@@ -44,9 +44,20 @@ def build_setting(graph: Graph, count: int, seq: int, precision: str, profile: P
 
 
 def _profiled(graph: Graph, count: int, seq: int, precision: str, path: Path) -> Setting:
-    cluster = replace(load_profile(path)[1], count=count)
-    source = build_source("profiled", str(path), cluster, load_constants(), None)
+    source = profiled_source(count, path, "profiled")
     return Setting(
-        graph=graph, cluster=cluster, stack=source.stack, efficiency=source.efficiency, seq=seq,
-        precision=precision,
+        graph=graph, cluster=profiled_cluster(count, path), stack=source.stack,
+        efficiency=source.efficiency, seq=seq, precision=precision,
     )  # fmt: skip
+
+
+def profiled_cluster(count: int, path: Path) -> Cluster:
+    """So many processes of a machine that was profiled."""
+    cluster = replace(load_profile(path)[1], count=count)
+    _ = cluster.levels  # its network must be able to join all of them
+    return cluster
+
+
+def profiled_source(count: int, path: Path, cost: str) -> Source:
+    """What a prediction for so many processes of a profiled machine rests on, as `--cost` says it."""
+    return build_source(cost, str(path), profiled_cluster(count, path), load_constants(), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -10,10 +10,11 @@ from time import perf_counter
 import torch
 import torch.distributed as dist
 
+from trainwright.cost.source import parse_cost
 from trainwright.program.lower import Program
 from trainwright.program.sequence import Turn
 from trainwright.report.trace import describe, save_trace
-from trainwright.runtime.machine import build_setting
+from trainwright.runtime.machine import profiled_cluster, profiled_source
 from trainwright.runtime.profile.known import known_profile
 from trainwright.runtime.trainer import Outcome, Trainer
 from trainwright.runtime.transfer import Arrival
@@ -112,26 +113,36 @@ def record(trainer: Trainer, batch: Sequence[Microbatch]) -> tuple[Outcome, Time
     return outcome, _gathered(trainer, begin_s + offset_s, seen)
 
 
-def record_to(path: Path, trainer: Trainer, batch: Sequence[Microbatch]) -> Outcome:
+def record_to(path: Path, trainer: Trainer, batch: Sequence[Microbatch], cost: str | None = None) -> Outcome:
     """Take one training step and save its trace; on CPUs, also that of its prediction on this machine.
 
-    Every process must call it; the first one writes. Accelerators are in the catalog, for `simulate`.
+    The prediction rests on a short profile, or on the source that `cost` names, which may be of an
+    accelerator. Every process must call it; the first one writes.
     """
     outcome, timeline = record(trainer, batch)
     program = trainer.worker.program
     if timeline is not None:
         save_trace(path, timeline, describe(program, "measured"))
-    if trainer.worker.torch_device.type == "cpu":
-        profile = known_profile()
+    if trainer.worker.torch_device.type == "cpu" or cost:
+        file = parse_cost(cost or "profiled")[1]
+        machine = Path(file) if file else known_profile()
         if timeline is not None:
-            save_trace(predicted_path(path), _predicted(program, profile), describe(program, "predicted"))
+            _save_prediction(predicted_path(path), program, machine, cost)
     return outcome
 
 
-def _predicted(program: Program, profile: Path) -> Timeline:
+def _save_prediction(path: Path, program: Program, machine: Path, cost: str | None) -> None:
+    """The step as predicted for a profiled machine; if a source was asked for, its notes are printed."""
     setting, plan = program.setting, program.plan
-    here = build_setting(setting.graph, plan.devices, setting.seq, plan.precision, profile)
-    return simulate_plan(here, plan).timeline
+    source = profiled_source(plan.devices, machine, cost or "profiled")
+    here = replace(
+        setting, cluster=profiled_cluster(plan.devices, machine), stack=source.stack,
+        efficiency=source.efficiency, precision=plan.precision,
+    )  # fmt: skip
+    about = describe(program, "predicted") | {"cost": " ".join(source.notes)}
+    save_trace(path, simulate_plan(here, plan).timeline, about)
+    for note in source.notes if cost else ():
+        print(note, flush=True)
 
 
 def predicted_path(path: Path) -> Path:

@@ -26,6 +26,7 @@ class Keeping:
     metrics: Path | None = None
     tensorboard: Path | None = None
     record: Path | None = None
+    cost: str | None = None  # where the operator times of the recorded step's prediction come from
     export: Path | None = None
 
 

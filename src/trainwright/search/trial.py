@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from trainwright.plan.plan import Plan
 from trainwright.program.setting import Setting
+from trainwright.simulate.power import drawn
 from trainwright.simulate.whole import Simulated, simulate_plan
 
 
@@ -20,12 +22,16 @@ class Trial:
     capacity_bytes: float
     fits: bool
     time_s: Mapping[str, float]
+    device_w: float  # of the mean device
+    tokens_per_joule: float  # at the meter
     row_bytes: tuple[float, ...]  # what each row of the pipeline has allocated beyond the software's own
 
 
 def try_plan(setting: Setting, plan: Plan, rows: int = 1) -> Trial:
     """The plan simulated; `rows` are those of its pipeline."""
     simulated = simulate_plan(setting, plan)
+    power, tokens = drawn(simulated), plan.batch * plan.microbatches * setting.seq
+    joules = power.power_w * simulated.step_s
     return Trial(
         plan=plan.name,
         step_s=simulated.step_s,
@@ -33,6 +39,8 @@ def try_plan(setting: Setting, plan: Plan, rows: int = 1) -> Trial:
         capacity_bytes=simulated.capacity_bytes,
         fits=simulated.fits,
         time_s=_mean_times(simulated),
+        device_w=power.device_w,
+        tokens_per_joule=tokens / joules if joules else inf,
         row_bytes=_row_bytes(simulated, plan.devices // rows, rows),
     )
 

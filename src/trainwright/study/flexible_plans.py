@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.load import load_constants
+from trainwright.cost.source import Source, build_source, parse_cost
 from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.program.setting import Setting
@@ -44,6 +46,7 @@ class Case:
     count: int
     memory_gib: int = 0  # 0: the device's own
     links: float = 1.0  # times the bandwidth of all levels
+    cost: str = ""  # where operator times come from, as `--cost` says it; by nothing, fitted constants
 
     @property
     def model(self) -> str:
@@ -55,7 +58,15 @@ class Case:
         """A name that a file can have."""
         memory = f"-{self.memory_gib}gib" if self.memory_gib else ""
         links = f"-links{self.links:g}" if self.links != 1.0 else ""
-        return f"{self.model}-{self.device}-{self.count}{memory}{links}"
+        return f"{self.model}-{self.device}-{self.count}{memory}{links}{self._cost_name}"
+
+    @property
+    def _cost_name(self) -> str:
+        """The source's name, and a digest of its file: outcomes of another one are not to be mistaken."""
+        if not self.cost:
+            return ""
+        name, file = parse_cost(self.cost)
+        return f"-{name}" + (f"-{sha256(Path(file).read_bytes()).hexdigest()[:8]}" if file else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +120,8 @@ def run_cases(
     """The outcome of each case as it is found; those that a folder has are read, new ones are kept there."""
     for number, case in enumerate(cases, start=1):
         path = folder / f"{case.name}.json" if folder else None
-        if path and path.exists():
-            yield _read(path)
+        if path and (kept := _read(path)):
+            yield kept
             continue
         tell(f"{number}/{len(cases)} {case.model} on {case.count} {case.device}")
         outcome = compare(case)
@@ -140,15 +151,23 @@ def _fastest(trials: Iterable[Trial | None]) -> Trial | None:
 
 def setting_of(case: Case) -> Setting:
     """The model on the cluster: V100s in fp16 without fused attention, H100s in bf16 with it."""
-    stack_name, precision, attention = _SOFTWARE[case.device]
+    _, precision, attention = _SOFTWARE[case.device]
     architecture = load_model(case.model)
     cluster = _changed(load_cluster(f"{case.device}:{case.count}"), case)
-    constants = load_constants()
-    stack = replace(constants.stack(stack_name), attention=attention)  # type: ignore[arg-type]
+    source = source_of(case, cluster)
+    stack = replace(source.stack, attention=attention)  # type: ignore[arg-type]
     return Setting(
-        graph=build_graph(architecture), cluster=cluster, stack=stack,
-        efficiency=constants.efficiency(cluster.device), seq=architecture.max_seq, precision=precision,
+        graph=build_graph(architecture), cluster=cluster, stack=stack, efficiency=source.efficiency,
+        seq=architecture.max_seq, precision=precision,
     )  # fmt: skip
+
+
+def source_of(case: Case, cluster: Cluster | None = None) -> Source:
+    """What predictions of a case rest on."""
+    constants = load_constants()
+    cluster = cluster or _changed(load_cluster(f"{case.device}:{case.count}"), case)
+    stack = constants.stack(_SOFTWARE[case.device][0])
+    return build_source(case.cost or None, case.device, cluster, constants, stack)
 
 
 def _changed(cluster: Cluster, case: Case) -> Cluster:
@@ -164,12 +183,16 @@ def _changed(cluster: Cluster, case: Case) -> Cluster:
     )
 
 
-def _read(path: Path) -> Outcome:
-    tree = json.loads(path.read_text(encoding="utf-8"))
-    return Outcome(
-        case=Case(**tree["case"]), best={name: _trial(each) for name, each in tree["best"].items()},
-        flexible=_trial(tree["flexible"]), reason=tree["reason"],
-    )  # fmt: skip
+def _read(path: Path) -> Outcome | None:
+    """What a file has; nothing if there is none, it is damaged, or a release that kept less wrote it."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        return Outcome(
+            case=Case(**tree["case"]), best={name: _trial(each) for name, each in tree["best"].items()},
+            flexible=_trial(tree["flexible"]), reason=tree["reason"],
+        )  # fmt: skip
+    except (FileNotFoundError, TypeError, KeyError, ValueError):
+        return None
 
 
 def _trial(tree: dict[str, Any] | None) -> Trial | None:

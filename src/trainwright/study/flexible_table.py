@@ -10,9 +10,10 @@ from trainwright.study.flexible_plans import RIVALS, Outcome
 from trainwright.units import render_duration
 
 _SPACES = (*RIVALS, "knobs")
+_MEASURES = ("plan", "step_s", "total_bytes", "device_w", "tokens_per_joule")
 COLUMNS = (
-    "model", "device", "count", "memory_gib", "links",
-    *(f"{name}_{what}" for name in (*_SPACES, "flexible") for what in ("plan", "step_s", "total_bytes")),
+    "model", "device", "count", "memory_gib", "links", "cost",
+    *(f"{name}_{what}" for name in (*_SPACES, "flexible") for what in _MEASURES),
     "best_system", "speedup", "speedup_over_knobs", "reason",
 )  # fmt: skip
 
@@ -22,10 +23,10 @@ def row_of(outcome: Outcome) -> Mapping[str, object]:
     case = outcome.case
     row: dict[str, object] = {
         "model": case.model, "device": case.device, "count": case.count,
-        "memory_gib": case.memory_gib, "links": case.links,
+        "memory_gib": case.memory_gib, "links": case.links, "cost": case.cost,
     }  # fmt: skip
     for name, trial in (*outcome.best.items(), ("flexible", outcome.flexible)):
-        row |= {f"{name}_{what}": getattr(trial, what, "") for what in ("plan", "step_s", "total_bytes")}
+        row |= {f"{name}_{what}": getattr(trial, what, "") for what in _MEASURES}
     return row | {
         "best_system": outcome.rival[0] if outcome.rival else "",
         "speedup": outcome.speedup or "",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.source import MEASURED, Source, build_source
 from trainwright.errors import BadInput
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph
@@ -19,6 +20,7 @@ from trainwright.study.scaling_points import (
     Point,
     Setting,
     best_points,
+    load_some,
 )
 from trainwright.study.scaling_returns import Crossing, Curve, crossing, knee
 
@@ -40,7 +42,8 @@ class Asked:
     seq: int = 4096
     local_batch: int = 2  # sequences for each device, where the batch grows with them
     batches: tuple[int, ...] = (32, 1024)  # sequences, where it does not
-    stack: str = "generic"
+    stack: str | None = None  # unless stated generic, or on a profiled machine our own runtime
+    cost: str | None = None  # where operator times come from, as `--cost` says it
     models: tuple[str, ...] = ("tinyllama-1.1b", "llama2-7b", "llama2-13b", "llama2-70b")
     contexts: tuple[int, ...] = (2048, 4096, 8192, 16384, 32768)
     generations: tuple[str, ...] = ("v100", "a100", "h100", "b200")
@@ -67,6 +70,8 @@ class Study:
     knees: Mapping[str, int | None]  # by plan of weak scaling, looked for beyond the last scale, too
     searched: int  # devices up to which a knee was looked for
     crossings: tuple[Crossing, ...]
+    stack: str
+    notes: tuple[str, ...]  # on where operator times come from, if that was asked for
 
     def curve(self, study: str, case: str, plan: str) -> Curve | None:
         """The curve of these names, if any of its plans fit."""
@@ -96,15 +101,35 @@ def run_study(asked: Asked) -> Study:
     fsdp = next((each for each in main if (each.study, each.plan) == ("weak", FSDP.name)), None)
     rivals = [each for each in main if each.study == "degree" or each.plan == HSDP.name]
     crossings = tuple(crossing(each, fsdp) for each in rivals) if fsdp else ()
-    return Study(asked=asked, curves=tuple(curves), knees=knees, searched=searched, crossings=crossings)
+    return Study(
+        asked=asked, curves=tuple(curves), knees=knees, searched=searched, crossings=crossings,
+        stack=setting.source.stack.name, notes=_notes(asked),
+    )  # fmt: skip
 
 
 def build_setting(asked: Asked) -> Setting:
     """The subject, loaded."""
     return Setting(
-        graph=_graph(asked.model), device=asked.device, seq=asked.seq,
-        stack=load_constants().stack(stack_name(asked.stack)),
-    )  # fmt: skip
+        graph=_graph(asked.model), device=asked.device, seq=asked.seq, source=_source(asked, asked.device)
+    )
+
+
+def _source(asked: Asked, device: str) -> Source:
+    """What predictions for a device rest on."""
+    constants = load_constants()
+    profiled = device.endswith(".toml") or (asked.cost or "").startswith(MEASURED)
+    usual = None if profiled else "generic"
+    name = asked.stack or usual
+    stack = constants.stack(stack_name(name)) if name else None
+    return build_source(asked.cost, device, load_some(device, asked.devices[0]), constants, stack)
+
+
+def _notes(asked: Asked) -> tuple[str, ...]:
+    """On the sources of all devices, each once; none of constants that are fitted anyway."""
+    if asked.cost is None and not asked.device.endswith(".toml"):
+        return ()
+    devices = dict.fromkeys((asked.device, *asked.generations))
+    return tuple(dict.fromkeys(note for each in devices for note in _source(asked, each).notes))
 
 
 def _graph(model: str) -> Graph:
@@ -148,11 +173,14 @@ def _varied(asked: Asked, setting: Setting) -> list[Curve]:
         *(("generation", each, (*own[:2], each)) for each in asked.generations),
     ]
     graphs = {each: _graph(each) for each in {own[0], *asked.models}}
+    sources = {each: _source(asked, each) for each in {own[2], *asked.generations}}
     known: dict[tuple[str, int, str], list[list[Point | None]]] = {}
     found: dict[tuple[str, str, str], list[Point | None]] = {}
     for study, case, key in cases:
         if key not in known:
-            changed = replace(setting, graph=graphs[key[0]], seq=key[1], device=key[2])
+            changed = replace(
+                setting, graph=graphs[key[0]], seq=key[1], device=key[2], source=sources[key[2]]
+            )
             known[key] = [_weak(changed, count, asked.local_batch) for count in asked.devices]
         found[study, case, FSDP.name] = [points[0] for points in known[key]]
         found[study, case, BEST] = [_fastest(points) for points in known[key]]

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
-from trainwright.cost.constants import Stack
-from trainwright.cost.load import load_constants
+from trainwright.cost.load import Interval
+from trainwright.cost.source import Source
 from trainwright.errors import BadInput
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Job
@@ -33,17 +34,24 @@ _TOKENS = 1e12  # that a summary prices; not used here
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What stays the same while devices are added; `device` may name its network: `h100@aws-p5`."""
+    """What stays the same while devices are added; `device` is as `load_some` reads it."""
 
     graph: Graph
     device: str
-    stack: Stack
+    source: Source
     seq: int
 
     def cluster(self, count: int) -> Cluster:
         """So many of the devices."""
-        device, at, network = self.device.partition("@")
-        return load_cluster(f"{device}:{count}{at}{network}")
+        return load_some(self.device, count)
+
+
+def load_some(device: str, count: int) -> Cluster:
+    """So many of a device, which may name its network (`h100@aws-p5`) or be a cluster file's."""
+    if device.endswith(".toml"):
+        return replace(load_cluster(device), count=count)
+    name, at, network = device.partition("@")
+    return load_cluster(f"{name}:{count}{at}{network}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +113,7 @@ class Point:
     @property
     def tokens_per_dollar(self) -> float:
         """At the catalog's price of a device-hour."""
-        return 3600.0 * self.tokens_per_s / self.dollars_per_hour
+        return 3600.0 * self.tokens_per_s / self.dollars_per_hour if self.dollars_per_hour else inf
 
     @property
     def communication_share(self) -> float:
@@ -144,22 +152,24 @@ def best_points(setting: Setting, count: int, batches: Sequence[Batch]) -> list[
         for index, batch in enumerate(batches)
     ]
     winners = sorted({each for row in found for each in row if each is not None})
-    points = dict(zip(winners, _points(job, strategies, sizes, winners), strict=True))
+    at = np.array(winners, np.int64)
+    chosen = replace(job, global_batch=sizes[at])
+    points = dict(zip(winners, _points(chosen, strategies.take(at), setting.source.interval), strict=True))
     return [[None if each is None else points[each] for each in row] for row in found]
 
 
 def _job(setting: Setting, count: int) -> Job:
     cluster = setting.cluster(count)
     return Job(
-        graph=setting.graph, cluster=cluster, stack=setting.stack,
-        efficiency=load_constants().efficiency(cluster.device), seq=setting.seq, global_batch=1,
+        graph=setting.graph, cluster=cluster, stack=setting.source.stack,
+        efficiency=setting.source.efficiency, seq=setting.seq, global_batch=1,
     )  # fmt: skip
 
 
 def _strategies(job: Job, batch: Batch) -> Strategies:
     """What the kinds of a batch choose from; none if nothing is legal."""
     cluster = job.cluster
-    precision = "bf16" if "bf16" in cluster.device.peak_flops_per_s else "fp16"
+    precision = cluster.device.usual_precision
     schedules = [_PLAIN, *([_INTERLEAVED] if any(each.interleaved for each in batch.kinds) else [])]
     fixed: dict[str, tuple[int, ...]] = {
         "tp": _every(each.tp for each in batch.kinds), "pp": _every(each.pp for each in batch.kinds),
@@ -187,19 +197,12 @@ def _fastest(step_s: NDArray[np.float64], among: Flags) -> int | None:
     return int(time_s.argmin()) if np.isfinite(time_s).any() else None
 
 
-def _points(
-    job: Job, strategies: Strategies, sizes: NDArray[np.int64], winners: Sequence[int]
-) -> list[Point]:
-    if not winners:
+def _points(job: Job, winners: Strategies, interval: Interval) -> list[Point]:
+    if not len(winners):
         return []
-    at = np.array(winners)
     price = job.cluster.device.price_per_hour
-    terms = Terms(
-        interval=load_constants().interval(job.efficiency, job.stack), tokens=_TOKENS,
-        dollars_per_device_hour=price,
-    )  # fmt: skip
-    summaries = summarize(replace(job, global_batch=sizes[at]), strategies.take(at), terms)
-    return [_point(each, price) for each in summaries]
+    terms = Terms(interval=interval, tokens=_TOKENS, dollars_per_device_hour=price)
+    return [_point(each, price) for each in summarize(job, winners, terms)]
 
 
 def _point(summary: Summary, price: float) -> Point:

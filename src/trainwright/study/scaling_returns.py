@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import exp, log
+from math import exp, inf, log
 
 from trainwright.study.scaling_points import Point
 
@@ -57,10 +57,11 @@ def marginals(curve: Curve) -> list[Marginal]:
 def _marginal(first: Point, low: Point, high: Point) -> Marginal:
     added = high.tokens_per_s - low.tokens_per_s
     one = added / (high.devices - low.devices)
+    dollars_per_hour = high.dollars_per_hour - low.dollars_per_hour
     return Marginal(
         devices=low.devices, more=high.devices, tokens_per_s_per_device=one,
         tokens_per_joule=added / (high.power_w - low.power_w),
-        tokens_per_dollar=3600.0 * added / (high.dollars_per_hour - low.dollars_per_hour),
+        tokens_per_dollar=3600.0 * added / dollars_per_hour if dollars_per_hour else inf,
         share=one / first.tokens_per_s_per_device,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 
 from rich.table import Table
 
@@ -64,12 +65,13 @@ def study_tree(study: Study) -> Mapping[str, object]:
 
 
 def head_lines(study: Study) -> list[str]:
-    """The subject."""
+    """The subject, and where times come from if that was asked for."""
     asked = study.asked
     return [
-        f"{asked.model} on {asked.devices[0]:,} to {asked.devices[-1]:,} {asked.device}, {asked.stack}: "
+        f"{asked.model} on {asked.devices[0]:,} to {asked.devices[-1]:,} {asked.device}, {study.stack}: "
         f"sequences of {asked.seq:,} tokens, {asked.local_batch} for each device; of each kind of plan the "
         "fastest that fits, over micro-batches and recomputation",
+        *study.notes,
     ]
 
 
@@ -109,7 +111,7 @@ def _measures(point: Point) -> list[str]:
     return [
         f"{point.devices:,}", f"{point.tokens_per_s_per_device:,.0f}", render_si(point.tokens_per_s, ""),
         f"{point.mfu:.1%}", f"{point.device_w:.0f}", f"{point.tokens_per_joule:.2f}",
-        render_si(point.tokens_per_dollar, ""), f"{point.communication_share:.0%}",
+        _per_dollar(point.tokens_per_dollar), f"{point.communication_share:.0%}",
         f"{point.exposed_share:.0%}",
     ]  # fmt: skip
 
@@ -133,10 +135,14 @@ def _marginal_cells(study: Study, plan: str) -> dict[tuple[int, int], list[str]]
     return {
         (each.devices, each.more): [
             f"{each.tokens_per_s_per_device:,.0f}", f"{each.share:.0%}", f"{each.tokens_per_joule:.2f}",
-            render_si(each.tokens_per_dollar, ""),
+            _per_dollar(each.tokens_per_dollar),
         ]
         for each in (marginals(curve) if curve else [])
     }  # fmt: skip
+
+
+def _per_dollar(tokens: float) -> str:
+    return render_si(tokens, "") if isfinite(tokens) else "–"  # a machine without a price
 
 
 def degree_table(study: Study) -> Table:

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from trainwright.cost.load import Constants, Interval
 from trainwright.validate.dataset import Dataset, Predictions, failed, measured, ran, stack_name
+from trainwright.validate.power import Power
 
 Array = NDArray[np.float64]
 ADDED = (
-    "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gib", "fits", "error",
+    "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gib", "fits",
+    "predicted_device_w", "predicted_tokens_per_joule", "error",
 )  # fmt: skip
 BY = ("source", "hardware", "framework")
 
@@ -51,7 +53,9 @@ def ranges(dataset: Dataset, constants: Constants) -> Ranges:
     return Ranges(low=np.array([one.low for one in each]), high=np.array([one.high for one in each]))
 
 
-def predicted_rows(dataset: Dataset, predictions: Predictions, within: Ranges) -> list[dict[str, object]]:
+def predicted_rows(
+    dataset: Dataset, predictions: Predictions, within: Ranges, power: Power
+) -> list[dict[str, object]]:
     """The rows with what was predicted for them; a row that could not be read says why."""
     result: list[dict[str, object]] = []
     for index, row in enumerate(dataset.rows):
@@ -69,6 +73,8 @@ def predicted_rows(dataset: Dataset, predictions: Predictions, within: Ranges) -
                 "predicted_high_s": f"{step * within.high[index]:.6g}",
                 "predicted_memory_gib": f"{predictions.memory_bytes[index] / 2**30:.5g}",
                 "fits": int(predictions.fits[index]),
+                "predicted_device_w": f"{power.device_w[index]:.4g}",
+                "predicted_tokens_per_joule": f"{power.tokens_per_joule[index]:.4g}",
                 "error": "",
             }
         )

@@ -52,11 +52,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
-    """Step time and memory of each row, of its best feasible candidate."""
+    """Step time and memory of each row, of its best feasible candidate: `chosen` among its group's."""
 
     step_s: Array
     memory_bytes: Array
     fits: NDArray[np.bool_]
+    chosen: NDArray[np.int64]
 
 
 StackOf = Callable[[str], Stack]
@@ -155,25 +156,29 @@ def predict(
     step = np.full(len(dataset.rows), np.nan)
     memory = np.full(len(dataset.rows), np.nan)
     fits = np.zeros(len(dataset.rows), dtype=bool)
+    chosen = np.zeros(len(dataset.rows), dtype=np.int64)
     for index in range(len(dataset.groups)) if groups is None else groups:
         group = dataset.groups[index]
         indices = list(group.indices)
-        step[indices], memory[indices], fits[indices] = _predict_group(group, stack_of, efficiency_of)
-    return Predictions(step_s=step, memory_bytes=memory, fits=fits)
+        job = group_job(group, stack_of(group.stack), efficiency_of(group.case.cluster.device))
+        step[indices], memory[indices], fits[indices], chosen[indices] = _predict_group(group, job)
+    return Predictions(step_s=step, memory_bytes=memory, fits=fits, chosen=chosen)
 
 
-def _predict_group(
-    group: Group, stack_of: StackOf, efficiency_of: EfficiencyOf
-) -> tuple[Array, Array, NDArray[np.bool_]]:
+def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
+    """What is asked of an estimate for all candidates of a group."""
     case = group.case
-    job = Job(
+    return Job(
         graph=case.graph,
         cluster=case.cluster,
-        stack=replace(stack_of(group.stack), attention=case.attention),  # type: ignore[arg-type]
-        efficiency=efficiency_of(case.cluster.device),
+        stack=replace(stack, attention=case.attention),  # type: ignore[arg-type]
+        efficiency=efficiency,
         seq=case.seq,
         global_batch=group.global_batch,
     )
+
+
+def _predict_group(group: Group, job: Job) -> tuple[Array, Array, NDArray[np.bool_], NDArray[np.int64]]:
     result = estimate(job, group.candidates, detail=False)
     starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
     # The fastest candidate that fits. If none does, the run needed less memory than we think: the fastest
@@ -183,9 +188,9 @@ def _predict_group(
     rank = np.where(
         fit, result.step_s, np.where(result.total_bytes <= 1.15 * least, 1e9 + result.step_s, 1e18)
     )
-    best = [int(a + np.argmin(rank[a : a + n])) for a, n in zip(starts, group.counts, strict=True)]
+    best = np.array([a + np.argmin(rank[a : a + n]) for a, n in zip(starts, group.counts, strict=True)])
     hidden = 0.0 if job.stack.reports_context else job.stack.context_bytes
-    return result.step_s[best], result.total_bytes[best] - hidden, fit[best]
+    return result.step_s[best], result.total_bytes[best] - hidden, fit[best], best
 
 
 def _group_key(case: Case) -> object:

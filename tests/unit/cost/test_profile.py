@@ -8,7 +8,6 @@ import pytest
 
 from tests.builders import floats
 from tests.tables import PROFILE
-from trainwright.cli.subject import default_precision
 from trainwright.cluster.load import load_cluster
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, reduce_scatter_s, send_s, span
 from trainwright.cost.expected import collective_errors, interpolation_errors, projection_errors
@@ -209,5 +208,5 @@ def test_a_backward_pass_that_is_timed_as_a_forward_one_counts_its_own_work(path
 
 def test_a_profiled_cpu_is_asked_in_the_format_that_it_was_measured_in(path: Path) -> None:
     path.write_text(PROFILE.replace('family = "here"', 'family = "cpu"'))
-    assert default_precision(load_cluster(str(path)).device) == "fp32"
-    assert default_precision(load_cluster("h100:8").device) == "bf16"
+    assert load_cluster(str(path)).device.usual_precision == "fp32"
+    assert load_cluster("h100:8").device.usual_precision == "bf16"

@@ -47,7 +47,7 @@ def drafts_of(of: Setting) -> Drafts:
 def trial(step_s: float, **time_s: float) -> Trial:
     return Trial(
         plan="p", step_s=step_s, total_bytes=2.0**30, capacity_bytes=2.0**31, fits=True, time_s=time_s,
-        row_bytes=(0.0,),
+        device_w=300.0, tokens_per_joule=1.0, row_bytes=(0.0,),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from trainwright.study.flexible_table import COLUMNS, reasons, row_of
 def trial(step_s: float, plan: str = "p") -> Trial:
     return Trial(
         plan=plan, step_s=step_s, total_bytes=2.0**30, capacity_bytes=2.0**35, fits=True,
-        time_s={"matmul": step_s}, row_bytes=(1.0,),
+        time_s={"matmul": step_s}, device_w=300.0, tokens_per_joule=1.0, row_bytes=(1.0,),
     )  # fmt: skip
 
 
