@@ -10,7 +10,6 @@ from trainwright.cli.subject import (
     SAMPLES_PER_DEVICE,
     Subject,
     check_precision,
-    default_precision,
     parse_batch,
     parse_subject,
 )
@@ -64,7 +63,7 @@ def answer_of(options: argparse.Namespace) -> tuple[TablesAnswer, Job]:
     subject = parse_subject(options)
     prices = parse_prices(options, subject.cluster)
     batch, batch_note = parse_batch(options, subject)
-    precision = options.precision or default_precision(subject.cluster.device)
+    precision = options.precision or subject.cluster.device.usual_precision
     check_precision(precision, subject.cluster.device)
     job = Job(
         graph=subject.graph, cluster=prices.cluster, stack=subject.stack, efficiency=subject.efficiency,
