@@ -15,6 +15,7 @@ COMMANDS = {
     "profile": "measure this machine: kernels and collectives, as a cluster for plan and simulate",
     "run": "train a model under a plan on torch.distributed processes, here or under torchrun",
     "compare": "a predicted and a measured step side by side, and what makes the difference",
+    "sweep": "a design space: the best strategy of each cluster, model and knob along its axes, as a dataset",
     "study": "published comparisons, run anew by simulation",
     "catalog": "the devices, networks, models and stacks that are known, and from where",
     "validate": "predicted beside measured for a table of real runs",

@@ -57,7 +57,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure with the claim that it tests, whether it holds, and what was found."""
+    """A figure with the claim that it tests, whether it holds, and what was found; a claim may be empty."""
 
     name: str  # of its files
     title: str
@@ -113,7 +113,7 @@ def render_html(figure: Figure) -> str:
         yaxis=_plotly_axis(figure.y),
     )
     body = drawing.to_html(full_html=False, include_plotlyjs=True, div_id=figure.name)
-    return _page(figure.title, f"{_claim(figure)}\n{body}")
+    return render_page(figure.title, f"{_claim(figure)}\n{body}")
 
 
 def render_png(figure: Figure, dpi: int = 110) -> bytes:
@@ -130,6 +130,7 @@ def render_png(figure: Figure, dpi: int = 110) -> bytes:
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=8)
     words = f"Claim ({figure.verdict}): {figure.claim}\nFound: {figure.finding}"
+    words = words if figure.claim else figure.finding
     drawing.supxlabel(
         "\n".join(fill(line, 125) for line in words.splitlines()), fontsize=8, x=0.02, ha="left"
     )
@@ -153,10 +154,12 @@ def render_index(
                 f'<a href="{page}"><img src="{picture}" alt="{escape(figure.title)}" width="800"></a>'
             )
     links = ", ".join(f'<a href="{escape(each)}">{escape(each)}</a>' for each in files)
-    return _page(title, "\n".join([*parts, f"<h2>Tables</h2><p>{links}</p>"]))
+    return render_page(title, "\n".join([*parts, f"<h2>Tables</h2><p>{links}</p>"]))
 
 
 def _claim(figure: Figure) -> str:
+    if not figure.claim:
+        return f"<p>{escape(figure.finding)}</p>"
     colour = "#2a7d2a" if figure.holds else "#b02020"
     return (
         f'<p><b>Claim:</b> {escape(figure.claim)} <b style="color:{colour}">It {figure.verdict}.</b><br>'
@@ -164,7 +167,8 @@ def _claim(figure: Figure) -> str:
     )
 
 
-def _page(title: str, body: str) -> str:
+def render_page(title: str, body: str) -> str:
+    """A page with a title, complete in itself."""
     style = "body{font-family:sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'

@@ -73,11 +73,11 @@ def parse_axis(
     ways = [way for way in _WAYS if way in table]
     if len(ways) != 1:
         raise BadInput(where, ", ".join(ways), "states its values not once", "use one of " + ", ".join(_WAYS))
-    name = _text(table, "name", where) if "name" in table else _default_name(field)
+        path = resolve_field(setting, field)
+    values, labels, ratio = _values(table, ways[0], setting, path, where, folder)
+    name = _text(table, "name", where) if "name" in table else _default_name(field, path, ratio)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise BadInput(f"{where} name", name, "is no word", "use letters, digits and _")
-    path = resolve_field(setting, field)
-    values, labels, ratio = _values(table, ways[0], setting, path, where, folder)
     if not values or len(values) > _MOST_VALUES:
         raise BadInput(where, len(values), f"has no values, or more than {_MOST_VALUES:,}", "change them")
     if unit_of(path).endswith("/s") and 0.0 in values:
@@ -214,9 +214,10 @@ def _baseline(setting: Setting, path: Path) -> Any:
     return value_at(setting, path)
 
 
-def _default_name(field: str) -> str:
-    words = field.removeprefix("cluster.") if field != "cluster" else field
-    return re.sub(r"[^A-Za-z0-9_]+", "_", words)
+def _default_name(field: str, path: Path, ratio: bool) -> str:
+    """The column of an axis: as it was written if it has ratios, else with its unit, as its field is called."""
+    words = field if ratio else ".".join(map(str, path))
+    return re.sub(r"[^A-Za-z0-9_]+", "_", words.removeprefix("cluster."))
 
 
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:

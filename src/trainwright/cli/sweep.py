@@ -1,0 +1,188 @@
+"""`trainwright sweep`: run a sweep, ask its dataset, draw it."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from trainwright.sweep.dataset import Manifest
+    from trainwright.sweep.types import Sweep
+
+_SHOWN = 10
+_EPILOG = """\
+trainwright sweep SWEEP.toml --out DIR        run it, or go on with it where it was interrupted
+trainwright sweep query DIR "SQL"             ask the dataset: its table is points
+trainwright sweep plot DIR --x A --y B        lines, or with --z a heat map, as HTML and PNG
+trainwright sweep check DIR                   whether every file is as it was written
+trainwright sweep example [NAME]              a sweep to start from"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog, parser.formatter_class = _EPILOG, argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("what", metavar="SWEEP.toml", help="a sweep; or one of query, plot, check, example")
+    add("rest", metavar="DIR", nargs="*", help="of query, plot and check: the folder of a sweep, and SQL")
+    add("--out", metavar="DIR", help="the dataset (default: the sweep's name); of plot, where files go (.)")
+    add("--workers", metavar="N", help="processes (default: one for each core)")
+    add(
+        "--ray",
+        metavar="ADDRESS",
+        help="run on a Ray cluster, like auto or ray://host:10001; local starts one",
+    )
+    add("--json", action="store_true", help="the manifest, or a query's rows, as JSON")
+    add("--csv", action="store_true", help="a query's rows as CSV")
+    group = parser.add_argument_group("plot")
+    group.add_argument("--x", metavar="COLUMN")
+    group.add_argument("--y", metavar="COLUMN")
+    group.add_argument("--z", metavar="COLUMN", help="a heat map of this over --x and --y")
+    group.add_argument("--color", metavar="COLUMN", help="a line for each of its values")
+    group.add_argument(
+        "--best", default="min", metavar="WAY", help="of points at one place: min, max or mean"
+    )
+    group.add_argument("--where", default="feasible", metavar="SQL", help="which points (default: feasible)")
+    group.add_argument("--log", action="store_true", help="a logarithmic x")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the first word says; a word that is none of the actions is a file."""
+    actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "query": _query, "plot": _plot, "check": _check, "example": _example,
+    }  # fmt: skip
+    action = actions.get(options.what)
+    if action is None and options.rest:
+        raise BadInput("sweep", options.what, "is none of query, plot, check, example", "see --help")
+    return (action or _run)(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from trainwright.cli.show import Show
+    from trainwright.sweep.load import load_sweep
+    from trainwright.sweep.run import run_sweep
+    from trainwright.units import parse_whole
+
+    sweep = load_sweep(Path(options.what))
+    folder = Path(options.out or sweep.name)
+    workers = parse_whole(options.workers, "--workers", most=4096) if options.workers else 0
+    try:
+        with Show(patient=True) as show:
+            manifest = run_sweep(sweep, folder, workers=workers, ray=options.ray or "", progress=show.told)
+    except KeyboardInterrupt:
+        import sys
+
+        print(
+            f"trainwright: interrupted; what is finished is in {folder}: run the same command again to go on",
+            file=sys.stderr,
+        )
+        return 130
+    _tell(sweep, folder, manifest, as_json=options.json)
+    return 0
+
+
+def _tell(sweep: "Sweep", folder: Path, manifest: "Manifest", *, as_json: bool) -> None:
+    from trainwright.report import tables
+    from trainwright.report.files import render_json
+    from trainwright.sweep.query import query
+
+    rows = sum(part.rows for part in manifest.parts)
+    if as_json:
+        print(render_json({"folder": str(folder), "rows": rows, "manifest": manifest}), end="")
+        return
+    console = tables.open_console()
+    size = sum(part.bytes for part in manifest.parts)
+    tables.show(
+        console,
+        f"{sweep.name}: {rows:,} rows of {manifest.points:,} points, {size / 1e6:,.1f} MB in {folder}",
+    )
+    if not rows:
+        return
+    columns = [*(axis.name for axis in sweep.axes), "strategy", "step_s"]
+    wanted = [
+        each for each in (*columns, "mfu") if each in query(folder, "select * from points limit 0").columns
+    ]
+    if "step_s" not in wanted:
+        return
+    listed = ", ".join(f'"{each}"' for each in wanted)
+    sql = f"select {listed} from points where feasible order by step_s, point limit {_SHOWN}"
+    found = [[_cell(each) for each in row] for row in query(folder, sql).rows]
+    none = next(iter(query(folder, "select count(*) from points where not feasible").rows))[0]
+    tables.show(console, tables.table("The fastest", wanted, found, left=len(wanted) - 2))
+    if none:
+        tables.show(
+            console, f"{none:,} rows are not feasible; where rows are the best, the column why says it."
+        )
+    tables.show(console, f'Ask on: trainwright sweep query {folder} "select ... from points"')
+
+
+def _query(options: argparse.Namespace) -> int:
+    from trainwright.report import tables
+    from trainwright.report.files import render_csv, render_json
+    from trainwright.sweep.query import query
+
+    folder, sql = _words(options, "a folder and a query", 2)
+    answer = query(Path(folder), sql)
+    if options.json:
+        print(render_json(list(answer.records())), end="")
+    elif options.csv:
+        print(render_csv(answer.columns, answer.records()), end="")
+    else:
+        rows = [[_cell(each) for each in row] for row in answer.rows]
+        console = tables.open_console()
+        tables.show(console, tables.table("", answer.columns, rows, left=len(answer.columns)))
+    return 0
+
+
+def _plot(options: argparse.Namespace) -> int:
+    from trainwright.sweep.plot import Ask, plot
+
+    (folder,) = _words(options, "a folder", 1)
+    for name in ("x", "y"):
+        if not getattr(options, name):
+            raise BadInput(f"sweep plot --{name}", "", "is missing", f"name a column: --{name} step_s")
+    ask = Ask(
+        x=options.x, y=options.y, z=options.z or "", color=options.color or "", best=options.best,
+        where=options.where, log=options.log,
+    )  # fmt: skip
+    for path in plot(Path(folder), ask, Path(options.out or ".")):
+        print(f"Written: {path}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from trainwright.sweep.dataset import check_parts, load_manifest
+
+    (folder,) = _words(options, "a folder", 1)
+    manifest = load_manifest(Path(folder))
+    check_parts(Path(folder), manifest, deep=True)
+    state = (
+        "finished" if manifest.finished else f"{manifest.planned - len(manifest.parts)} are still to be made"
+    )
+    print(f"{len(manifest.parts)} of {manifest.planned} parts are as they were written; {state}")
+    return 0
+
+
+def _example(options: argparse.Namespace) -> int:
+    from trainwright.errors import UnknownName
+    from trainwright.sweep.load import EXAMPLES
+
+    names = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+    name = options.rest[0] if options.rest else "memory-and-network"
+    if name not in names:
+        raise UnknownName("sweep example", name, names)
+    print((EXAMPLES / f"{name}.toml").read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def _words(options: argparse.Namespace, wanted: str, count: int) -> list[str]:
+    if len(options.rest) != count:
+        raise BadInput(f"sweep {options.what}", " ".join(options.rest), f"needs {wanted}", "see --help")
+    return list(options.rest)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)

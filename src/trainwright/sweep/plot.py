@@ -1,0 +1,123 @@
+"""Figures of a sweep: a column against another as lines, or over two as a heat map."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.report.figures import HOW_TO_GET, Axis, Figure, Series, can_draw, save_figures
+from trainwright.report.heatmap import HeatMap, save_heatmap
+from trainwright.sweep.query import query
+from trainwright.units import render_si
+
+_MOST_CELLS, _MOST_LINES = 40_000, 40
+_UNITS = (("_bytes_per_s", "B/s"), ("_flops_per_s", "FLOP/s"), ("_bytes", "B"), ("_w", "W"))
+BEST = {"min": "min", "max": "max", "mean": "avg"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is drawn: `y` against `x`, a line for each `color`; or, with `z`, its value over `x` and `y`.
+
+    Where several points share a place, `best` says which of their values counts; `where` is SQL.
+    """
+
+    x: str
+    y: str
+    z: str = ""
+    color: str = ""
+    best: str = "min"
+    where: str = "feasible"
+    log: bool = False
+
+
+def plot(folder: Path, ask: Ask, out: Path) -> tuple[Path, Path]:
+    """Draw what is asked of a sweep's folder; returns the page and the picture."""
+    if not can_draw():
+        raise BadInput("sweep plot", "figures", "cannot be drawn here", HOW_TO_GET)
+    _check(folder, ask)
+    out.mkdir(parents=True, exist_ok=True)
+    if ask.z:
+        heatmap = _heatmap(folder, ask)
+        save_heatmap(out, heatmap)
+        name = heatmap.name
+    else:
+        figure = _lines(folder, ask)
+        save_figures(out, [figure])
+        name = figure.name
+    return out / f"{name}.html", out / f"{name}.png"
+
+
+def _check(folder: Path, ask: Ask) -> None:
+    known = query(folder, "select * from points limit 0").columns
+    for option, name in (("--x", ask.x), ("--y", ask.y), ("--z", ask.z), ("--color", ask.color)):
+        if name and name not in known:
+            raise UnknownName(f"sweep plot {option}", name, known)
+    if ask.best not in BEST:
+        raise UnknownName("sweep plot --best", ask.best, BEST)
+
+
+def _lines(folder: Path, ask: Ask) -> Figure:
+    keys = [ask.x, *([ask.color] if ask.color else [])]
+    found = _grouped(folder, ask, keys, ask.y)
+    names = list(dict.fromkeys(row[ask.color] if ask.color else ask.y for row in found))
+    if len(names) > _MOST_LINES:
+        raise BadInput(
+            "sweep plot --color", ask.color, f"has {len(names)} values", "choose another, or --where"
+        )
+    series = tuple(_series(ask, found, name) for name in names)
+    return Figure(
+        name=_name(ask), title=f"{ask.y} over {ask.x}", claim="", holds=True, finding=_note(ask),
+        x=Axis(title=ask.x, log=ask.log), y=Axis(title=ask.y), series=series,
+    )  # fmt: skip
+
+
+def _series(ask: Ask, found: Sequence[Mapping[str, Any]], name: Any) -> Series:
+    rows = [row for row in found if not ask.color or row[ask.color] == name]
+    title = f"{ask.color} {_shown(ask.color, name)}" if ask.color else str(name)
+    return Series(name=title, x=tuple(row[ask.x] for row in rows), y=tuple(row["value"] for row in rows))
+
+
+def _heatmap(folder: Path, ask: Ask) -> HeatMap:
+    found = _grouped(folder, ask, [ask.x, ask.y], ask.z)
+    across, up = (sorted({row[name] for row in found}) for name in (ask.x, ask.y))
+    if len(across) * len(up) > _MOST_CELLS:
+        rule = f"makes {len(across)} x {len(up)} cells"
+        raise BadInput("sweep plot", f"{ask.x}, {ask.y}", rule, "choose columns of fewer values")
+    values = {(row[ask.x], row[ask.y]): row["value"] for row in found}
+    return HeatMap(
+        name=_name(ask), title=f"{ask.z} over {ask.x} and {ask.y}", note=_note(ask), x_title=ask.x,
+        y_title=ask.y, value_title=ask.z, x=tuple(_shown(ask.x, each) for each in across),
+        y=tuple(_shown(ask.y, each) for each in up),
+        values=tuple(tuple(values.get((x, y), nan) for x in across) for y in up),
+    )  # fmt: skip
+
+
+def _grouped(folder: Path, ask: Ask, keys: Sequence[str], value: str) -> list[Mapping[str, Any]]:
+    """One row for each combination of some columns, in order."""
+    listed = ", ".join(f'"{key}"' for key in keys)
+    sql = (
+        f'select {listed}, {BEST[ask.best]}("{value}")::double as value from points '
+        f'where ({ask.where}) and "{value}" is not null group by {listed} order by {listed}'
+    )
+    found = list(query(folder, sql).records())
+    if not found:
+        raise BadInput("sweep plot --where", ask.where, "leaves no points", "ask for others")
+    return found
+
+
+def _shown(column: str, value: Any) -> str:
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        return str(value)
+    unit = next((unit for ending, unit in _UNITS if column.endswith(ending)), "")
+    return render_si(float(value), unit).strip() if abs(value) >= 1e5 else f"{value:g}"
+
+
+def _name(ask: Ask) -> str:
+    return "-".join(word for word in (ask.z, ask.y, ask.x, ask.color) if word)
+
+
+def _note(ask: Ask) -> str:
+    return f"The {ask.best} of points that share a place, of those where {ask.where}."
