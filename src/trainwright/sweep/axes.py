@@ -73,7 +73,7 @@ def parse_axis(
     ways = [way for way in _WAYS if way in table]
     if len(ways) != 1:
         raise BadInput(where, ", ".join(ways), "states its values not once", "use one of " + ", ".join(_WAYS))
-        path = resolve_field(setting, field)
+    path = resolve_field(setting, field)
     values, labels, ratio = _values(table, ways[0], setting, path, where, folder)
     name = _text(table, "name", where) if "name" in table else _default_name(field, path, ratio)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -215,7 +215,7 @@ def _baseline(setting: Setting, path: Path) -> Any:
 
 
 def _default_name(field: str, path: Path, ratio: bool) -> str:
-    """The column of an axis: as it was written if it has ratios, else with its unit, as its field is called."""
+    """The column of an axis: as its field is called, with the unit; as it was written if it has ratios."""
     words = field if ratio else ".".join(map(str, path))
     return re.sub(r"[^A-Za-z0-9_]+", "_", words.removeprefix("cluster."))
 
