@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -64,6 +65,7 @@ def _run(arguments: Sequence[str]) -> int:
         if each == name:  # only the options of the command that was asked for
             importlib.import_module(f"trainwright.cli.{each}").add_arguments(command)
     options = parser.parse_args(arguments)
+    options.asked = shlex.join(["trainwright", *arguments])
     return int(importlib.import_module(f"trainwright.cli.{options.command}").run(options))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost, interruptions, limits, money, target
+from trainwright.cli import cost, interruptions, limits, money, pages, target
 from trainwright.cli.knobs import LIMITED
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the strategies as CSV; with a deadline or budget, the counts of devices",
     )
     parser.add_argument("--quiet", action="store_true", help="only the table of strategies")
-    for group in (target, limits, interruptions, money):
+    for group in (target, limits, interruptions, money, pages):
         group.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Search, then show."""
     from trainwright.cli.answer import answer_of, csv_of, json_of
+    from trainwright.cli.pages import plan_page, save_pages, wanted
     from trainwright.cli.request import parse_request
     from trainwright.errors import InfeasiblePlan
     from trainwright.model.load import load_model
@@ -83,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
             raise
         _show_flexible(options, flexible)
         return 0
+    written = save_pages(options, plan_page(answer, options.asked)) if wanted(options) else []
     tree = {**json_of(answer), **_tree(flexible)}
     if options.csv:
         save_text(Path(options.csv), csv_of(answer))
@@ -92,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         save_text(Path(options.json), render_json(tree))
     _show(answer, quiet=options.quiet)
+    for line in written:
+        print(line)
     if flexible:
         _show_flexible(options, flexible)
     return 0

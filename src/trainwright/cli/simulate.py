@@ -1,11 +1,12 @@
 """`trainwright simulate`: one plan in detail."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost, interruptions, money, target
+from trainwright.cli import cost, interruptions, money, pages, target
 
 if TYPE_CHECKING:
     from trainwright.cli.named_plan import NamedPlan
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from trainwright.simulate.whole import Simulated
 
 _PLACES = 16  # that are drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was asked about, what to say of it first, the simulated step and its account."""
+
+    subject: "Subject"
+    notes: tuple[str, ...]
+    simulated: "Simulated"
+    account: "Account"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,39 +52,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
-    for group in (target, interruptions, money):
+    for group in (target, interruptions, money, pages):
         group.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write and show; then raise if the plan does not fit."""
-    from trainwright.cli.subject import parse_subject
-    from trainwright.cli.terms import parse_terms
-    from trainwright.plan.text import render_plan
-    from trainwright.report.account import account_of
+    from trainwright.cli.pages import account_page, save_pages, wanted
     from trainwright.report.files import render_json, save_text
     from trainwright.report.trace import describe, save_trace
 
     width = _parse_width(options.width)
+    outcome = outcome_of(options)
+    simulated = outcome.simulated
+    if options.trace:
+        about = describe(simulated.program, "predicted") | {"cost": " ".join(outcome.subject.basis)}
+        save_trace(Path(options.trace), simulated.timeline, about)
+    written = save_pages(options, account_page(outcome, options.asked)) if wanted(options) else []
+    if options.json and options.json != "-":
+        save_text(Path(options.json), render_json(json_of(outcome)))
+    if options.json == "-":
+        print(render_json(json_of(outcome)), end="")
+    else:
+        _show(outcome, width, written)
+    simulated.check()
+    return 0
+
+
+def outcome_of(options: argparse.Namespace) -> Outcome:
+    """Simulate what the options ask about; the plan is saved first, if that is asked for."""
+    from trainwright.cli.subject import parse_subject
+    from trainwright.cli.terms import parse_terms
+    from trainwright.plan.text import render_plan
+    from trainwright.report.account import account_of
+    from trainwright.report.files import save_text
+
     subject = parse_subject(options)
     named, note = _parse_plan(options, subject)
     priced = parse_terms(options, subject, (named.plan.batch * named.plan.microbatches * subject.seq,))
-    notes = (subject.title, note, *priced.notes, *subject.basis)
     if options.save_plan:
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
-    if options.trace:
-        about = describe(simulated.program, "predicted") | {"cost": " ".join(subject.basis)}
-        save_trace(Path(options.trace), simulated.timeline, about)
     account = account_of(simulated, priced.terms, closed_form=_closed_form(subject, named), free=options.free)
-    if options.json and options.json != "-":
-        save_text(Path(options.json), render_json(_tree(subject, notes, account)))
-    if options.json == "-":
-        print(render_json(_tree(subject, notes, account)), end="")
-    else:
-        _show(notes, account, simulated, width)
-    simulated.check()
-    return 0
+    notes = (subject.title, note, *priced.notes, *subject.basis)
+    return Outcome(subject=subject, notes=notes, simulated=simulated, account=account)
 
 
 def _parse_width(text: str | None) -> int | None:
@@ -134,27 +156,27 @@ def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
     return predict(job, named.strategy)
 
 
-def _tree(subject: "Subject", notes: tuple[str, ...], account: "Account") -> Mapping[str, object]:
+def json_of(outcome: Outcome) -> Mapping[str, object]:
     """The answer as one tree of plain values."""
-    cluster = subject.cluster
+    cluster, account = outcome.subject.cluster, outcome.account
     return {
-        "model": subject.graph.name,
+        "model": outcome.subject.graph.name,
         "cluster": {
             "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
         },
-        "stack": subject.stack.name,
-        "notes": notes,
+        "stack": outcome.subject.stack.name,
+        "notes": outcome.notes,
         **{name: getattr(account, name) for name in account.__dataclass_fields__},
     }  # fmt: skip
 
 
-def _show(notes: tuple[str, ...], account: "Account", simulated: "Simulated", width: int | None) -> None:
+def _show(outcome: Outcome, width: int | None, written: Sequence[str]) -> None:
     from trainwright.report import account_tables as shown
     from trainwright.report import tables
     from trainwright.report.drawing import render_schedule
 
-    console = tables.open_console()
-    tables.show(console, *notes, "", shown.title(account))
+    console, account = tables.open_console(), outcome.account
+    tables.show(console, *outcome.notes, "", shown.title(account))
     tables.show(console, *(tables.indented(console, line) for line in shown.account_lines(account)), "")
     tables.show(
         console, shown.time_table(account), shown.memory_table(account), shown.holdings_table(account)
@@ -164,4 +186,6 @@ def _show(notes: tuple[str, ...], account: "Account", simulated: "Simulated", wi
     if account.free:
         tables.show(console, shown.free_table(account))
     print("Schedule\n")
-    print(render_schedule(simulated.timeline, width or console.width, _PLACES), end="")
+    print(render_schedule(outcome.simulated.timeline, width or console.width, _PLACES), end="")
+    for line in written:
+        print(line)

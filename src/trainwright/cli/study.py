@@ -31,4 +31,6 @@ def run(options: argparse.Namespace) -> int:
         prog=f"trainwright study {options.name}", description=line[0].upper() + line[1:] + "."
     )
     study.add_arguments(parser)
-    return int(study.run(parser.parse_args(options.rest)))
+    asked = parser.parse_args(options.rest)
+    asked.asked = options.asked
+    return int(study.run(asked))

@@ -80,12 +80,13 @@ def _keys(table: Table) -> Ints:
     """Of each task its cell and its microbatch's digit, as one number; at the end that of being idle."""
     order = list(CELLS)
     pairs = zip(table.labels, table.causes, strict=True)
-    cells = np.array([order.index(_cell(label, cause)) for label, cause in pairs], np.int32)
+    cells = np.array([order.index(cell_of(label, cause)) for label, cause in pairs], np.int32)
     digits = np.where(table.microbatch == ONCE, _DIGITS - 1, table.microbatch % 10)
     return np.append(cells[table.label] * _DIGITS + digits, order.index(_IDLE) * _DIGITS + _DIGITS - 1)
 
 
-def _cell(label: str, cause: str) -> str:
+def cell_of(label: str, cause: str) -> str:
+    """What a task is drawn as."""
     phase = label.rpartition(" ")[2]
     return _COMMUNICATION.get(cause) or (phase if phase in CELLS and phase.isupper() else _OTHER)
 

@@ -33,7 +33,7 @@ def save_bytes(path: Path, content: bytes) -> None:
 
 def render_json(value: object) -> str:
     """JSON of dataclasses, mappings and sequences; a strategy is its line of text and its knobs."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -45,15 +45,16 @@ def render_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
     return text.getvalue()
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """Dataclasses, mappings and sequences as what JSON has."""
     if isinstance(value, Strategy):
         return {"text": str(value)} | asdict(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, float) and not isfinite(value):
         return None  # JSON has no infinities
     return value

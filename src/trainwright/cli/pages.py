@@ -1,0 +1,122 @@
+"""Reports and pictures that a command writes beside its answer: `--report FILE` and `--figures DIR`."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwright.cli.answer import Answer
+    from trainwright.cli.simulate import Outcome
+    from trainwright.cli.study_folder import Findings
+    from trainwright.report.page import Page, Rows
+
+_UNDATED = "Figures of devices, networks and models: the catalog (trainwright catalog), with a source each."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that write them."""
+    parser.add_argument("--report", metavar="FILE", help="all of it as one HTML file that opens offline")
+    parser.add_argument("--figures", metavar="DIR", help="its figures as PNG and SVG")
+
+
+def save_pages(options: argparse.Namespace, page: "Page") -> list[str]:
+    """Write what was asked for; a line for each."""
+    from trainwright.report.figures import save_pictures
+    from trainwright.report.files import save_text
+    from trainwright.report.page import render_page
+
+    lines = []
+    if options.report:
+        save_text(Path(options.report), render_page(page))
+        lines.append(f"Written: {options.report}")
+    if options.figures:
+        saved = save_pictures(Path(options.figures), page.figures)
+        lines.append(f"Written: {len(saved)} pictures in {options.figures}")
+    return lines
+
+
+def wanted(options: argparse.Namespace) -> bool:
+    """Whether there is anything to write."""
+    return bool(options.report or options.figures)
+
+
+def plan_page(answer: "Answer", asked: str) -> "Page":
+    """The report of a plan."""
+    from trainwright.report import tables
+    from trainwright.report.page import Page
+    from trainwright.report.plan_figures import plan_figures
+
+    winner = answer.summaries[0]
+    question, job = answer.request.question, answer.request.question.job
+    shown = [
+        tables.plans_table(answer.summaries), tables.breakdown_table(winner), tables.memory_table(winner),
+        tables.what_if_table(answer.what_if, winner.strategy, answer.compared),
+    ]  # fmt: skip
+    return Page(
+        title=f"{job.graph.name} on {job.cluster.count:,} {job.cluster.device.name}",
+        question=(
+            f"How should this model be trained on this cluster, by {question.objective}?",
+            *answer.notes[:2],
+        ),
+        answer=(f"Best: {winner.strategy}", *tables.headline(winner), *answer.limits),
+        figures=plan_figures(answer.summaries, answer.front, answer.what_if),
+        tables=_tables(shown), assumptions=(*answer.notes[2:], _UNDATED), command=asked,
+    )  # fmt: skip
+
+
+def account_page(outcome: "Outcome", asked: str) -> "Page":
+    """The report of one simulated plan."""
+    from trainwright.report import account_tables as shown
+    from trainwright.report.account_figures import account_figures
+    from trainwright.report.blocks import blocks_of
+    from trainwright.report.page import Page
+
+    account = outcome.account
+    parts = (
+        shown.time_table, shown.memory_table, shown.holdings_table, shown.traffic_table, shown.path_table,
+    )  # fmt: skip
+    return Page(
+        title=f"{outcome.subject.graph.name}: {account.plan}",
+        question=("What does a step of this plan do, and what does it wait for?", *outcome.notes[:2]),
+        answer=(shown.title(account), *shown.account_lines(account), shown.path_line(account)),
+        figures=account_figures(account), tables=_tables([part(account) for part in parts]),
+        assumptions=(*outcome.notes[2:], _UNDATED), command=asked,
+        blocks=blocks_of(outcome.simulated.timeline), capacity_bytes=account.capacity_bytes,
+    )  # fmt: skip
+
+
+def findings_page(findings: "Findings", asked: str) -> "Page":
+    """The report of a study."""
+    from trainwright.report.page import Page, Rows
+
+    held = sum(figure.holds for figure in findings.figures if figure.claim)
+    claims = sum(bool(figure.claim) for figure in findings.figures)
+    summary = (f"{held} of {claims} claims hold.",) if claims else ()
+    return Page(
+        title=findings.title, question=(f"{findings.title}: which published claims hold?",),
+        answer=(*summary, *findings.lines), figures=findings.figures,
+        tables=tuple(
+            Rows(title=name, rows=rows[:_MOST_ROWS]) for name, rows in findings.tables.items() if rows
+        ),
+        assumptions=(_UNDATED,), command=asked,
+    )  # fmt: skip
+
+
+_MOST_ROWS = 400  # of a table in a report; the CSV has all
+
+
+def _tables(shown: Sequence[Any]) -> "tuple[Rows, ...]":
+    """Tables as the terminal has them, as rows."""
+    from trainwright.report.page import Rows
+
+    return tuple(
+        Rows(
+            title=str(table.title or ""),
+            rows=[
+                dict(zip((str(each.header) for each in table.columns), cells, strict=True))
+                for cells in zip(*([str(cell) for cell in each.cells] for each in table.columns), strict=True)
+            ],
+        )
+        for table in shown
+    )
