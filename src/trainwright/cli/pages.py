@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainwright.cli.answer import Answer
-    from trainwright.cli.simulate import Outcome
+    from trainwright.cli.outcome import Outcome
     from trainwright.cli.study_folder import Findings
     from trainwright.report.page import Page, Rows
 

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,21 +9,12 @@ from trainwright.cli import cost, interruptions, money, pages, target
 
 if TYPE_CHECKING:
     from trainwright.cli.named_plan import NamedPlan
+    from trainwright.cli.outcome import Outcome
     from trainwright.cli.subject import Subject
-    from trainwright.report.account import Account, Predicted
+    from trainwright.report.account import Predicted
     from trainwright.simulate.whole import Simulated
 
 _PLACES = 16  # that are drawn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What was asked about, what to say of it first, the simulated step and its account."""
-
-    subject: "Subject"
-    notes: tuple[str, ...]
-    simulated: "Simulated"
-    account: "Account"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +69,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def outcome_of(options: argparse.Namespace) -> Outcome:
+def outcome_of(options: argparse.Namespace) -> "Outcome":
     """Simulate what the options ask about; the plan is saved first, if that is asked for."""
+    from trainwright.cli.outcome import Outcome
     from trainwright.cli.subject import parse_subject
     from trainwright.cli.terms import parse_terms
     from trainwright.plan.text import render_plan
@@ -156,7 +147,7 @@ def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
     return predict(job, named.strategy)
 
 
-def json_of(outcome: Outcome) -> Mapping[str, object]:
+def json_of(outcome: "Outcome") -> Mapping[str, object]:
     """The answer as one tree of plain values."""
     cluster, account = outcome.subject.cluster, outcome.account
     return {
@@ -170,7 +161,7 @@ def json_of(outcome: Outcome) -> Mapping[str, object]:
     }  # fmt: skip
 
 
-def _show(outcome: Outcome, width: int | None, written: Sequence[str]) -> None:
+def _show(outcome: "Outcome", width: int | None, written: Sequence[str]) -> None:
     from trainwright.report import account_tables as shown
     from trainwright.report import tables
     from trainwright.report.drawing import render_schedule
