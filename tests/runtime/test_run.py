@@ -126,8 +126,30 @@ def test_options_that_cannot_be_are_refused(tmp_path: Path, capsys: pytest.Captu
         assert message in refused(capsys, model, *rest), arguments
 
 
+def test_an_encoder_decoder_learns_what_follows_what_it_has_read(tmp_path: Path) -> None:
+    model = tmp_path / "translator.toml"
+    model.write_text(launched.TINY + 'kind = "encoder_decoder"\nencoder_layers = 2\ntied = true\n')
+    found = []
+    for plan in ("dp2", "pp2 mb4 1f1b"):
+        metrics = tmp_path / f"{plan.split()[0]}.jsonl"
+        result = launched.run(
+            str(model), *plan.split(), "--steps", "12", "--rate", "1e-2", "--metrics", str(metrics)
+        )
+        assert result.returncode == 0, result.stderr
+        found.append([loss for _, loss in launched.losses(metrics)])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+    assert found[0][0] == pytest.approx(5.545, abs=0.1)
+    assert found[0][-1] < 4.5
+
+
 def test_a_model_that_needs_more_than_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a token file has next tokens only" in refused(capsys, "mbart-large-50", "dp2", "--seq", "16")
+    cases = {
+        "vit-large": "is given input/pixels, and a token file has next tokens only",
+        "bert-large": "attends to the tokens that it is to foretell",
+        "t5-small": "a relative position bias has no kernel that attention reads; set position_buckets = 0",
+    }
+    for model, message in cases.items():
+        assert message in refused(capsys, model, "dp2", "--seq", "16")
 
 
 def test_a_checkpoint_of_another_model_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

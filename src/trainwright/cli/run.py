@@ -49,7 +49,12 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", metavar="N", help="sequences per step (default: 8; a plan file has its own)"
     )
-    parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: the model's, at most 256)")
+    parser.add_argument(
+        "--seq",
+        metavar="N",
+        help="tokens per sequence (default: the model's, at most 256); of encoder-decoders, those that the "
+        "encoder reads, and as many after them, which the decoder foretells",
+    )
     parser.add_argument("--seed", default="0", metavar="N", help="of first weights and data order")
     parser.add_argument("--from", dest="start", metavar="FILE", help="first weights, .safetensors or .pt")
 
@@ -142,7 +147,7 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
         learner=learner, plan=plan, seed=seed,
         samples=Samples(
             tokens=tokens, vocab=learner.vocab, seq=learner.seq, batch=plan.batch * plan.microbatches,
-            seed=seed,
+            sequences=learner.sequences, seed=seed,
         ),
         recipe=Recipe(
             rate=_number(options, "rate"), warmup=_count(options, "warmup"), clip=_number(options, "clip"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trainwright.model.load import load_model
-from trainwright.runtime.learner import Learner, build_decoder
+from trainwright.runtime.learner import Learner, build_learner
 
 
 def parse_model(text: str, seq: int | None, seed: int, start: Path | None, precision: str) -> Learner:
@@ -12,4 +12,4 @@ def parse_model(text: str, seq: int | None, seed: int, start: Path | None, preci
         from trainwright.runtime.own_module import build_own  # which takes a second to import
 
         return build_own(text, seq, seed, start, precision)
-    return build_decoder(load_model(text), seq, seed, start)
+    return build_learner(load_model(text), seq, seed, start)

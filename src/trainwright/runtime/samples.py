@@ -19,7 +19,7 @@ _ROUNDS = 4  # of the Feistel network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Windows of `seq` tokens and the token after each; the last ones are held out for evaluation.
+    """Windows of `sequences` times `seq` tokens and the token after; the last are held out for evaluation.
 
     Sample `i` of step `s` is number `s * batch + i`, and the window of a number depends on it, on `seed`
     and on the file alone. Every window is used once before any is used again, in another order.
@@ -29,6 +29,7 @@ class Samples:
     vocab: int
     seq: int
     batch: int
+    sequences: int = 1  # in a window
     seed: int = 0
     held_out: float = 0.05  # share of the windows
 
@@ -36,14 +37,20 @@ class Samples:
         if self.windows - self.evaluated < 1:
             raise BadInput(
                 "token file", self.tokens.name,
-                f"has {len(self.tokens.values)} tokens, too few for sequences of {self.seq}",
-                f"use a longer file, or --seq {max((len(self.tokens.values) - 1) // 2, 1)} or less",
+                f"has {len(self.tokens.values)} tokens, too few for samples of {self.length}",
+                f"use a longer file, or --seq {max((len(self.tokens.values) - 1) // (2 * self.sequences), 1)}"
+                " or less",
             )  # fmt: skip
+
+    @property
+    def length(self) -> int:
+        """Tokens of a window, without the one after it."""
+        return self.seq * self.sequences
 
     @property
     def windows(self) -> int:
         """Windows of the file."""
-        return (len(self.tokens.values) - 1) // self.seq
+        return (len(self.tokens.values) - 1) // self.length
 
     @property
     def evaluated(self) -> int:
@@ -71,8 +78,8 @@ class Samples:
         return np.stack([self._row(window) for window in windows])
 
     def _row(self, window: int) -> NDArray[Any]:
-        start = window * self.seq
-        found = self.tokens.values[start : start + self.seq + 1]
+        start = window * self.length
+        found = self.tokens.values[start : start + self.length + 1]
         check_values(self.tokens, found, self.vocab, start)
         return found.astype(np.int64)
 

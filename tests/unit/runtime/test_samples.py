@@ -35,6 +35,12 @@ def test_a_row_is_a_window_and_the_token_after_it() -> None:
     assert row.tolist() == list(range(row[0], row[0] + 11))
 
 
+def test_a_window_of_two_sequences_is_twice_as_long() -> None:
+    assert counted(sequences=2).step(0).shape == (3, 21)
+    with pytest.raises(BadInput, match=r"has 30 tokens, too few for samples of 20; use .* --seq 7 or less"):
+        counted(30, sequences=2)
+
+
 def test_the_order_depends_on_the_seed_and_the_number_alone() -> None:
     whole = np.concatenate([counted(batch=2).step(step) for step in range(3)])
     assert (whole == counted(batch=6).step(0)).all()
@@ -49,7 +55,7 @@ def test_the_tail_is_for_evaluation() -> None:
 
 
 def test_too_short_a_file_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"has 12 tokens, too few for sequences of 10; use .* --seq 5 or less"):
+    with pytest.raises(BadInput, match=r"has 12 tokens, too few for samples of 10; use .* --seq 5 or less"):
         counted(12)
 
 
