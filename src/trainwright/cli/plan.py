@@ -172,5 +172,7 @@ def _show(answer: "Answer", *, quiet: bool) -> None:
     limits = [tables.indented(console, line) for line in answer.limits]
     tables.show(console, f"Best: {winner.strategy}", *lines, "")
     tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
+    if winner.tiers:
+        tables.show(console, tables.tiers_table(winner))
     tables.show(console, "What limits it", *limits, "")
     tables.show(console, tables.what_if_table(answer.what_if, winner.strategy, answer.compared))

@@ -172,6 +172,8 @@ def _show(outcome: "Outcome", width: int | None, written: Sequence[str]) -> None
     tables.show(
         console, shown.time_table(account), shown.memory_table(account), shown.holdings_table(account)
     )
+    if any(need.tiers for need in account.memory):
+        tables.show(console, shown.tiers_table(account))
     tables.show(console, shown.traffic_table(account), *shown.fallback_lines(account))
     tables.show(console, shown.path_table(account), tables.indented(console, shown.path_line(account)), "")
     if account.free:

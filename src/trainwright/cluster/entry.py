@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from trainwright.cluster.types import DTYPES, TOPOLOGIES, Device, Level, MemoryTier, Network
+from trainwright.cluster.types import ACCESSES, DTYPES, TOPOLOGIES, Device, Level, MemoryTier, Network
 from trainwright.errors import BadInput, UnknownName
 from trainwright.units import parse_quantity
 
@@ -15,7 +15,7 @@ DEVICE_KEYS = (
     "price_per_hour", "network", "source", "peak", "memory",
 )  # fmt: skip
 NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "level")
-TIER_KEYS = ("name", "capacity", "bandwidth", "latency")
+TIER_KEYS = ("name", "capacity", "bandwidth", "latency", "access", "shared")
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
 )  # fmt: skip
@@ -29,11 +29,19 @@ def build_device(table: Table, thing: str) -> Device:
     idle_w, peak_w = _quantity(table, "idle_power", "W", thing), _positive(table, "peak_power", "W", thing)
     if idle_w >= peak_w:
         raise BadInput(f"{thing} idle_power", table["idle_power"], "is not below peak_power", "lower it")
+    memory = tuple(_build_tier(tier, thing) for tier in _required(table, "memory", thing, _tables))
+    if memory and (memory[0].shared != "device" or memory[0].access != "copy"):
+        raise BadInput(
+            f"{thing} memory",
+            memory[0].name,
+            "the first tier is the device's own",
+            "leave out access and shared",
+        )
     return Device(
         name=_required(table, "name", thing, _text),
         family=_required(table, "family", thing, _text),
         peak_flops_per_s={dtype: _positive(peak, dtype, "flops/s", f"{thing} peak") for dtype in peak},
-        memory=tuple(_build_tier(tier, thing) for tier in _required(table, "memory", thing, _tables)),
+        memory=memory,
         buffer_bytes=_positive(table, "buffer", "bytes", thing),
         compute_units=_required(table, "compute_units", thing, whole_number),
         idle_w=idle_w,
@@ -96,11 +104,16 @@ def whole_number(value: object, thing: str, most: int = 10**9) -> int:
 def _build_tier(table: Table, thing: str) -> MemoryTier:
     thing = f"{thing} memory"
     check_keys(table, TIER_KEYS, thing)
+    access = table.get("access", "copy")
+    if access not in ACCESSES:
+        raise UnknownName(f"{thing} access", str(access), ACCESSES)
     return MemoryTier(
         name=_required(table, "name", thing, _text),
         capacity_bytes=_positive(table, "capacity", "bytes", thing),
         bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
         latency_s=_quantity(table, "latency", "s", thing) if "latency" in table else 0.0,
+        access=access,
+        shared=_text(table.get("shared", "device"), f"{thing} shared"),
     )
 
 

@@ -1,7 +1,7 @@
 """Clusters by name: `h100:512`, `h100:512@aws-p5`, or a TOML file.
 
-A cluster file has `count`, `device`, and optionally `name`, `network` and `pue`. `device` and `network` are
-catalog names, or tables that may start from one and change any of its keys:
+A cluster file has `count`, `device`, and optionally `name`, `network`, `pue`, `spill` and `hybrid`. `device`
+and `network` are catalog names, or tables that may start from one and change any of its keys:
 
     count = 512
     [device]
@@ -28,10 +28,10 @@ from trainwright.cluster.entry import (
     ratio,
     whole_number,
 )
-from trainwright.cluster.types import Cluster, Device, Network
+from trainwright.cluster.types import EVEN, HYBRIDS, SPILL, Cluster, Device, HybridModel, Network, Placed
 from trainwright.errors import BadInput, UnknownName
 
-CLUSTER_KEYS = ("name", "count", "device", "network", "pue", "at_once", "profile")
+CLUSTER_KEYS = ("name", "count", "device", "network", "pue", "at_once", "spill", "hybrid", "profile")
 _CATALOG = Path(__file__).parent.parent / "catalog"
 _EXAMPLE = 'write it like "h100:512" or "h100:512@aws-p5", or name a TOML file'
 _VENDORS = {"nvidia", "amd", "instinct", "intel", "habana", "google", "cloud", "aws", "amazon", "tesla"}
@@ -67,6 +67,7 @@ def load_cluster(text: str) -> Cluster:
     is_path = text.endswith(".toml") or "/" in text or "\\" in text
     cluster = _load_file(Path(text)) if is_path else _parse_cluster(text)
     _ = cluster.levels  # its network must be able to join all devices
+    _ = cluster.tiers  # and have the levels that share memory
     return cluster
 
 
@@ -131,7 +132,25 @@ def _load_file(path: Path) -> Cluster:
         count=whole_number(table["count"], f"{thing} count", most=_MOST_DEVICES),
         pue=ratio(table.get("pue", 1.2), f"{thing} pue"),
         at_once=whole_number(table["at_once"], f"{thing} at_once") if "at_once" in table else 0,
+        spill=_spill(table.get("spill", list(SPILL)), f"{thing} spill"),
+        hybrid=_hybrid(table.get("hybrid", "serial"), f"{thing} hybrid"),
     )
+
+
+def _spill(value: object, thing: str) -> tuple[Placed, ...]:
+    """The order in which tensors leave a device's own memory, or `even`."""
+    if value == "even":
+        return EVEN
+    if not isinstance(value, list) or sorted(map(str, value)) != sorted(SPILL):
+        names = ", ".join(SPILL)
+        raise BadInput(thing, value, f'is neither "even" nor an order of {names}', f"write {list(SPILL)}")
+    return tuple(value)
+
+
+def _hybrid(value: object, thing: str) -> HybridModel:
+    if value not in HYBRIDS:
+        raise UnknownName(thing, str(value), HYBRIDS)
+    return value
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Activity:
 def activity_of(time_s: Mapping[str, float], communication_s: Mapping[str, float], step_s: float) -> Activity:
     """What a device does in a step, from its parts; communication counts whether it is hidden or not."""
     matrix_s = sum(time_s.get(name, 0.0) for name in ("matmul", "attention", "recompute"))
-    memory_s = sum(time_s.get(name, 0.0) for name in ("streaming", "optimizer", "offload"))
+    memory_s = sum(time_s.get(name, 0.0) for name in ("streaming", "optimizer", "offload", "tiers"))
     link_s = sum(communication_s.values())
     return Activity(matrix=matrix_s / step_s, memory=memory_s / step_s, link=link_s / step_s)
 

@@ -12,16 +12,31 @@ DTYPES: tuple[DType, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 DTYPE_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
 Topology = Literal["switch", "ring", "torus2d", "torus3d", "full", "dragonfly"]
 TOPOLOGIES: tuple[Topology, ...] = ("switch", "ring", "torus2d", "torus3d", "full", "dragonfly")
+Access = Literal["copy", "direct"]
+ACCESSES: tuple[Access, ...] = ("copy", "direct")
+Placed = Literal["optimizer", "gradients", "weights", "activations"]
+SPILL: tuple[Placed, ...] = ("optimizer", "gradients", "weights", "activations")  # coldest first
+EVEN: tuple[Placed, ...] = ()  # a spill order of nothing: every tensor lies in all tiers, in proportion
+HybridModel = Literal["serial", "concurrent"]
+HYBRIDS: tuple[HybridModel, ...] = ("serial", "concurrent")
+HOST_SHARE = 0.8  # of the memory that software copies to; the rest is the host's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTier:
-    """Memory that a device can reach: the first tier is its own, later ones are slower and larger."""
+    """Memory that a device can reach: the first tier is its own, later ones are slower and larger.
+
+    A device reads and writes a `direct` tier in place, so what does not fit nearer lies there; to a `copy`
+    tier only software copies, and it holds what a strategy offloads. `shared` is `device`, or the level of
+    the network (or `node`: the innermost) whose devices divide capacity and bandwidth among themselves.
+    """
 
     name: str
     capacity_bytes: float
     bytes_per_s: float
     latency_s: float = 0.0
+    access: Access = "copy"
+    shared: str = "device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +124,65 @@ class Cluster:
     count: int
     pue: float = 1.2
     at_once: int = 0  # devices that can compute at the same time, where they share cores; 0: all
+    spill: tuple[Placed, ...] = SPILL  # what leaves the device's own memory first; EVEN: all alike
+    hybrid: HybridModel = "serial"  # whether tiers are read in turn or at the same time
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise BadInput("cluster", self.name, "needs at least one device", 'write it like "h100:512"')
+        if self.spill and sorted(self.spill) != sorted(SPILL):
+            raise BadInput(
+                "cluster spill", ", ".join(self.spill), f"is not an order of {', '.join(SPILL)}",
+                "name each once",
+            )  # fmt: skip
+
+    @property
+    def tiers(self) -> tuple[MemoryTier, ...]:
+        """The memory tiers as one device has them: of shared ones its part of capacity and bandwidth."""
+        return tuple(self._share(tier) for tier in self.device.memory)
+
+    @property
+    def expanded(self) -> tuple[MemoryTier, ...]:
+        """The tiers beyond a device's own that it reads in place, nearest first."""
+        return tuple(tier for tier in self.tiers[1:] if tier.access == "direct")
+
+    @property
+    def host_tier(self) -> MemoryTier | None:
+        """The tier that a strategy's offloading copies to."""
+        return next((tier for tier in self.tiers[1:] if tier.access == "copy"), None)
+
+    @property
+    def host_room_bytes(self) -> float:
+        """What a device may keep on its host."""
+        tier = self.host_tier
+        return HOST_SHARE * tier.capacity_bytes if tier else 0.0
+
+    @property
+    def capacity_bytes(self) -> float:
+        """What a device can hold without copies: in its own memory and in expanded tiers."""
+        return self.device.memory[0].capacity_bytes + sum(tier.capacity_bytes for tier in self.expanded)
+
+    def _share(self, tier: MemoryTier) -> MemoryTier:
+        if tier.shared == "device":
+            return tier
+        sharers = self._inside(tier)
+        return replace(
+            tier, capacity_bytes=tier.capacity_bytes / sharers, bytes_per_s=tier.bytes_per_s / sharers
+        )
+
+    def _inside(self, tier: MemoryTier) -> int:
+        """Devices that share a tier: those of the level that it names."""
+        if tier.shared == "node":
+            return self.node_size
+        inside = 1
+        for level in self.network.levels:
+            inside = inside * level.size if level.size else self.count
+            if level.name == tier.shared:
+                return min(inside, self.count)
+        raise BadInput(
+            f"cluster {self.name}: memory {tier.name}: shared", tier.shared, "is no level of its network",
+            f"use device, node, {', '.join(level.name for level in self.network.levels)}",
+        )  # fmt: skip
 
     @property
     def crowding(self) -> float:

@@ -39,6 +39,7 @@ class Efficiency:
         0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
     )
     basis: str = "class"
+    buffered: bool = False  # products read operands again that the on-chip buffer does not hold
     kernels: Kernels | None = None  # times measured on a machine, instead of the fractions above
     table: CollectiveTable | None = None
 

@@ -23,6 +23,7 @@ class MatrixUnit:
     depth: float  # contracted length at which half of the rate is reached
     tile_penalty: float  # share of the rate lost per relative loss of tile intensity
     overhead_s: float  # fill and drain of one kernel
+    buffer_bytes: float = np.inf  # on chip; what does not fit there is read again
 
 
 def gemm_time_s(
@@ -51,8 +52,29 @@ def gemm_time_s(
             np.minimum(best, work, out=best)
     compute_s = best / (unit.peak_flops_per_s * unit.efficiency)
     written = element_bytes if result_bytes is None else result_bytes
-    traffic = groups * ((m * k + k * n) * element_bytes + m * n * written)
+    traffic = gemm_traffic_bytes((m, n, k, groups), element_bytes, written, unit.buffer_bytes)
     return np.maximum(compute_s, traffic / unit.memory_bytes_per_s) + unit.overhead_s
+
+
+def gemm_traffic_bytes(
+    shape: tuple[Array, Array, Array, Array],
+    element_bytes: float,
+    result_bytes: float,
+    buffer_bytes: float = np.inf,
+) -> Array:
+    """Bytes between memory and chip of `groups` products (m×k)·(k×n): each operand once, the result once.
+
+    With an on-chip buffer of S bytes, operands U and V and a result W move W + min(U + ⌈U/S⌉V, V + ⌈V/S⌉U):
+    one operand stays in pieces of S, the other is read again for each (COMET, arXiv 2211.16648).
+    """
+    m, n, k, groups = shape
+    left, right, result = m * k * element_bytes, k * n * element_bytes, m * n * result_bytes
+    if np.ndim(buffer_bytes) == 0 and np.isinf(buffer_bytes):
+        return groups * (left + right + result)
+    again = np.minimum(
+        left + np.ceil(left / buffer_bytes) * right, right + np.ceil(right / buffer_bytes) * left
+    )
+    return groups * (result + again)
 
 
 def _intensity(rows: int, columns: int) -> float:

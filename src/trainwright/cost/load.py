@@ -149,7 +149,7 @@ def save_constants(path: Path, constants: Constants) -> None:
 
 
 def _fields(value: Efficiency | Stack | Interval) -> dict[str, object]:
-    skipped = ("name", "basis", "kernels", "table", "inner_hop_s", "outer_hop_s")
+    skipped = ("name", "basis", "kernels", "table", "buffered", "inner_hop_s", "outer_hop_s")
     return {each.name: getattr(value, each.name) for each in fields(value) if each.name not in skipped}
 
 

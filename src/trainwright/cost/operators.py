@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cluster.types import DTYPE_BYTES, Device
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.gemm import MatrixUnit, gemm_time_s
+from trainwright.cost.gemm import MatrixUnit, gemm_time_s, gemm_traffic_bytes
 from trainwright.cost.kernels import Kernels
 from trainwright.cost.measured import attention_seconds, product_seconds, stream_name
 from trainwright.model.graph import ELEMENT_BYTES, Op, Tensor, query_dim, query_groups
@@ -64,7 +64,13 @@ class Machine:
             depth=e.depth,
             tile_penalty=e.tile_penalty,
             overhead_s=e.kernel_s,
+            buffer_bytes=self.buffer_bytes,
         )
+
+    @property
+    def buffer_bytes(self) -> float:
+        """The on-chip buffer as products see it: endless unless their traffic depends on it."""
+        return self.device.buffer_bytes if self.efficiency.buffered else np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +287,28 @@ def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
         weight_s=np.zeros(1),
         kernels=_KERNELS[op.kind],
     )
+
+
+def op_traffic_bytes(op: Op, sizes: Sizes, machine: Machine) -> tuple[Array, Array]:
+    """Bytes that an operator moves between memory and chip, forward and backward."""
+    if op.kind in ("matmul", "grouped_matmul", "product"):
+        m, n, k, groups = _product_shape(op, sizes)
+        size = DTYPE_BYTES[_product_dtype(op, machine)]
+        added = size if op.kind == "product" else 2.0 * machine.stack.gradient_bytes
+        forward, data, weight = (
+            gemm_traffic_bytes(shape, size, written, machine.buffer_bytes)
+            for shape, written in (
+                ((m, n, k, groups), size), ((m, k, n, groups), size), ((k, n, m, groups), added),
+            )
+        )  # fmt: skip
+        return forward, data + weight
+    moved = _moved(op, sizes, machine) * (1.0 if op.kind == "attention" else machine.stack.traffic)
+    if op.kind == "attention" and machine.stack.attention == "unfused":
+        rows = _product(sizes, query_groups(op)) * sizes[query_dim(op)]
+        moved = moved + machine.stack.traffic * rows * attention_keys(op, sizes) * (
+            4.0 * machine.element_bytes + 1.0
+        )
+    return moved, moved * (2.0 if op.kind == "attention" else 1.5 if op.kind == "norm" else 1.0)
 
 
 def _product(sizes: Sizes, dims: "list[str] | tuple[str, ...]") -> Array:

@@ -22,6 +22,7 @@ _ROOFLINE = Efficiency(
     gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
     attention_forward=1.0, attention_backward=1.0, inner_link=1.0, outer_link=1.0, host_link=1.0,
     inner_latency_s=0.0, outer_latency_s=0.0, inner_hop_s=0.0, outer_hop_s=0.0, basis="roofline",
+    buffered=True,
 )  # fmt: skip
 # What to expect of times measured on the very machine: see docs/accuracy_here.md.
 _HERE = {"profiled": Interval(low=0.75, high=1.35), "projected": Interval(low=0.65, high=1.5)}

@@ -6,7 +6,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.operators import Machine, Sizes, attention_keys, bytes_of, op_time
+from trainwright.cost.operators import (
+    Machine,
+    Sizes,
+    attention_keys,
+    bytes_of,
+    op_time,
+    op_traffic_bytes,
+)
 from trainwright.estimate.shapes import TENSOR_DIMS, Shapes, split_sizes
 from trainwright.model.graph import (
     Block,
@@ -50,6 +57,11 @@ class BlockCosts:
     input_bytes: Array  # kept with full recomputation
     dense_parameters: Array  # owned by one device
     expert_parameters: Array
+    # Asked for only where devices have expanded memory: else nothing.
+    traffic_forward_bytes: Array  # between memory and chip
+    traffic_backward_bytes: Array
+    read_dense: Array  # parameters that every microbatch reads whole: all but tables that are looked up in
+    read_expert: Array
 
     def __add__(self, other: "BlockCosts") -> "BlockCosts":
         return BlockCosts(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -59,8 +71,10 @@ class BlockCosts:
         return BlockCosts(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
 
-def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machine: Machine) -> BlockCosts:
-    """Costs of one block of a segment at every shape."""
+def block_costs(
+    graph: Graph, segment: Segment, seq: int, shapes: Shapes, machine: Machine, *, traffic: bool = False
+) -> BlockCosts:
+    """Costs of one block of a segment at every shape; with `traffic`, also what it moves."""
     own = float(segment.seq or seq)
     lengths = {"seq": own, "seq_enc": float(graph.sizes.get("seq_enc", seq))}
     regions: tuple[Region, ...] = ("sequence", "attention", "experts")
@@ -83,6 +97,7 @@ def block_costs(graph: Graph, segment: Segment, seq: int, shapes: Shapes, machin
             "dense_parameters": _parameters(ops, by_region, expert=False),
             "expert_parameters": _parameters(ops, by_region, expert=True),
         }
+        | (_traffic(ops, by_region, machine, graph.passes) if traffic else _NO_TRAFFIC)
     )
     return BlockCosts(
         **{name: np.broadcast_to(each, len(shapes)).astype(float) for name, each in columns.items()}
@@ -158,6 +173,25 @@ def _times(
             sums["selective_s"] = sums["selective_s"] + time.forward_s
         sums["kernels"] = sums["kernels"] + time.kernels
     return sums
+
+
+_NO_TRAFFIC = dict.fromkeys(
+    ("traffic_forward_bytes", "traffic_backward_bytes", "read_dense", "read_expert"), np.zeros(1)
+)
+
+
+def _traffic(
+    ops: Sequence[Op], by_region: dict[Region, dict[str, Array]], machine: Machine, passes: int
+) -> dict[str, Array]:
+    """Bytes that ops move, forward as often as it is passed, and the parameters among them."""
+    both = [op_traffic_bytes(op, by_region[_sizing(op)], machine) for op in ops]
+    read = [op for op in ops if op.kind != "gather"]
+    return {
+        "traffic_forward_bytes": passes * sum((forward for forward, _ in both), start=np.zeros(1)),
+        "traffic_backward_bytes": sum((backward for _, backward in both), start=np.zeros(1)),
+        "read_dense": _parameters(read, by_region, expert=False),
+        "read_expert": _parameters(read, by_region, expert=True),
+    }
 
 
 def _is_repeated(op: Op) -> bool:

@@ -77,6 +77,7 @@ def breakdown(
         "pp": runs * (pieces.send_s + pieces.wait_s),
         "dp": pieces.reduce_s + gathers,
         "offload": runs * pieces.offload_s,
+        "tiers": np.zeros(1),
         "bubble": pieces.bubble_s,
         "optimizer": pieces.update_s,
         "overhead": np.full(len(strategies), job.stack.step_s),

@@ -6,15 +6,16 @@ shapes, and NumPy's overhead is paid once for all clusters instead of once for e
 that they never branch on a rate or capacity (`np.where`, not `if`); a test compares them with one by one.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.estimate.layouts import layout_rows
+from trainwright.estimate.picked import altered, at
 from trainwright.estimate.shapes import Shapes, distinct_shapes
+from trainwright.estimate.spill import tier_keys
 from trainwright.estimate.step import CHUNK, build_model, crowded, estimate, estimate_chunk, join_estimates
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.strategy import Strategies
@@ -48,7 +49,9 @@ def estimate_all(job: Job, count: int, each: Sorted, *, detail: bool = False) ->
     """Every strategy on each of the `count` clusters of a job: cluster after cluster."""
     if _is_measured(job):
         return join_estimates(
-            [estimate(at(job, np.int64(i)), each.strategies, detail=detail) for i in range(count)], detail
+            [estimate(at(job, np.int64(i)), each.strategies, detail=detail) for i in range(count)],
+            detail,
+            tier_keys(job.cluster),
         )
     job = crowded(job)
     shapes, layouts, size = len(each.shapes), len(each.rows), len(each)
@@ -69,7 +72,7 @@ def estimate_all(job: Job, count: int, each: Sorted, *, detail: bool = False) ->
         batch = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(rows))
         chosen = each.strategies.take(strategy)
         parts.append(estimate_chunk(here, chosen, shape[rows], layout[rows], batch, detail))
-    return join_estimates(parts, detail)
+    return join_estimates(parts, detail, tier_keys(job.cluster))
 
 
 def estimate_each(job: Job, strategies: Strategies, *, detail: bool = True) -> Estimates:
@@ -81,7 +84,7 @@ def estimate_each(job: Job, strategies: Strategies, *, detail: bool = True) -> E
             estimate(at(job, np.int64(i)), strategies.take(slice(i, i + 1)), detail=detail)
             for i in range(len(strategies))
         ]
-        return join_estimates(ones, detail)
+        return join_estimates(ones, detail, tier_keys(job.cluster))
     job, parts = crowded(job), []
     for start in range(0, len(strategies), CHUNK):
         rows = np.arange(start, min(start + CHUNK, len(strategies)))
@@ -90,41 +93,7 @@ def estimate_each(job: Job, strategies: Strategies, *, detail: bool = True) -> E
         model = build_model(here, here, shapes, chosen, own)
         batch = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(rows))
         parts.append(estimate_chunk(model, chosen, own, own, batch, detail))
-    return join_estimates(parts, detail)
-
-
-def at(job: Job, where: "Ints | np.int64") -> Job:
-    """The job with the figures of its clusters at some indices."""
-    return replace(job, cluster=_at(job.cluster, where))
-
-
-def _at(value: Any, where: "Ints | np.int64") -> Any:
-    """A value with every array in it taken at `where`; what holds none is the same object."""
-    if isinstance(value, np.ndarray):
-        taken = value[where]
-        return taken if isinstance(taken, np.ndarray) else taken.item()
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            field.name: new
-            for field in fields(value)
-            if (new := _at(old := getattr(value, field.name), where)) is not old
-        }
-        return altered(value, changed) if changed else value
-    if isinstance(value, tuple):
-        items = tuple(_at(each, where) for each in value)
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    if isinstance(value, Mapping):
-        table = {key: _at(each, where) for key, each in value.items()}
-        return table if any(table[key] is not value[key] for key in value) else value
-    return value
-
-
-def altered(value: T, changes: Mapping[str, Any]) -> T:
-    """A copy of a frozen dataclass with other fields, unchecked: checks are written for single numbers."""
-    copy = object.__new__(type(value))
-    for field in fields(value):  # type: ignore[arg-type]
-        object.__setattr__(copy, field.name, changes.get(field.name, getattr(value, field.name)))
-    return copy
+    return join_estimates(parts, detail, tier_keys(job.cluster))
 
 
 def _is_measured(job: Job) -> bool:
@@ -147,3 +116,6 @@ def _tiled(columns: T, count: int) -> T:
 def _each(index: Ints, size: int, count: int) -> Ints:
     """An index into a table of `size` rows as one into the table of all clusters."""
     return np.asarray((np.arange(count)[:, None] * size + index).ravel())
+
+
+__all__ = ["Sorted", "altered", "at", "estimate_all", "estimate_each", "sort_strategies"]

@@ -36,15 +36,17 @@ def layer_times(
     strategies: Strategies,
     shape: Ints,
     layout: Ints,
+    forward: Array,
     again_s: Array,
     send_s: Array,
 ) -> LayerTimes:
-    """A layer that does `again_s` of work again, on a stage that waits `send_s` for what it receives.
+    """A layer with a `forward` of so many seconds that does `again_s` of work again, on a stage that waits
+    `send_s` for what it receives.
 
     Weights are gathered while the layer before is at work, the first ones of a stage while it waits;
     gradients are scattered while the layer after is, or with weight gradients if a schedule puts them off.
     """
-    forward, backward = part.forward_s[shape], part.backward_s[shape] + again_s
+    backward = part.backward_s[shape] + again_s
     put_off = strategies.schedule == SCHEDULES.index("zb")
     weights = np.where(put_off, part.backward_s[shape] - part.without_weight_s[shape], 0.0)
     inputs = backward - weights

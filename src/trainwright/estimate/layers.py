@@ -76,6 +76,7 @@ def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCost
             job.graph, segment, job.seq, shapes,
             Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack,
                     precision=PRECISIONS[code]),
+            traffic=bool(job.cluster.expanded),
         )
         for code in codes
     ]  # fmt: skip

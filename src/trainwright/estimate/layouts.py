@@ -1,6 +1,6 @@
 """What depends only on the layout of devices: stages, data-parallel communication, update, model state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,15 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accessed:
+    """Bytes of state that a device has of a layer, of the first end and of the last; and of an update."""
+
+    weights: tuple[Array, Array, Array]
+    gradients: tuple[Array, Array, Array]
+    update: Mapping[str, Array]  # read and written, by class of tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layouts:
     """One column per distinct layout. States are of the first, second, last stage; an only one is first."""
 
@@ -60,6 +69,7 @@ class Layouts:
     send_latency_s: Array  # to the next stage
     send_s_per_byte: Array
     wait_s: Array  # per microbatch of a pipeline
+    accessed: Accessed | None  # where there is expanded memory
 
 
 def layout_rows(strategies: Strategies) -> tuple[Ints, Ints]:
@@ -136,6 +146,7 @@ class _Builder:
             send_latency_s=latency,
             send_s_per_byte=per_byte,
             wait_s=self._wait_s(stages),
+            accessed=self._accessed(owned) if self.job.cluster.expanded else None,
         )
 
     def _of(self, part: int, field: str) -> Array:
@@ -259,23 +270,48 @@ class _Builder:
             total = total + np.where(parameters > 0, seconds, 0.0)
         return total
 
+    def _sharded(self, dense: Array, expert: Array, stage: int) -> Array:
+        """Parameters that a device keeps of some if state is sharded from ZeRO `stage` on."""
+        on = self.strategies.zero >= stage
+        return dense / np.where(on, shard_ranks(self.strategies), 1.0) + expert / np.where(
+            on, expert_shard_ranks(self.strategies), 1.0
+        )
+
+    def _accessed(self, owned: Sequence[Parameters]) -> Accessed:
+        precision, stack = self.strategies.precision, self.job.stack
+        weight_bytes, optimizer_bytes = _weight_sizes(stack, precision)
+        gradient_bytes = _gradient_sizes(stack, precision)[0]
+        read = [(self._of(part, "read_dense"), self._of(part, "read_expert")) for part in range(3)]
+        kept = self._updated(owned)
+        return Accessed(
+            weights=tuple(weight_bytes * self._sharded(*each, 3) for each in read),  # type: ignore[arg-type]
+            gradients=tuple(gradient_bytes * self._sharded(*each, 2) for each in read),  # type: ignore[arg-type]
+            update={
+                "optimizer": 2.0 * optimizer_bytes * kept,
+                "gradients": 2.0 * gradient_bytes * kept,
+                "weights": weight_bytes * kept,
+            },
+        )
+
+    def _updated(self, owned: Sequence[Parameters]) -> Array:
+        """Parameters that a device updates, of the stage that owns most."""
+        dense = np.maximum.reduce([each.dense for each in owned])
+        return self._sharded(dense, np.maximum.reduce([each.expert for each in owned]), 1)
+
     def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:
         """The update's traffic: states and gradient read and written; and what moves if it is offloaded."""
         job, strategies = self.job, self.strategies
-        on = strategies.zero > 0
-        dense = np.maximum.reduce([each.dense for each in owned]) / np.where(on, shard_ranks(strategies), 1.0)
-        expert = np.maximum.reduce([each.expert for each in owned])
-        kept = dense + expert / np.where(on, expert_shard_ranks(strategies), 1.0)
+        kept = self._updated(owned)
         gradient_bytes = _gradient_sizes(job.stack, strategies.precision)[0]
         weight_bytes, optimizer_bytes = _weight_sizes(job.stack, strategies.precision)
         traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
         local = update_s(job.cluster.device, job.efficiency, kept * traffic)
-        tiers, rate = (
-            job.cluster.device.memory,
+        tier, rate = (
+            job.cluster.host_tier,
             job.cluster.network.host_bytes_per_s * job.efficiency.host_link,
         )
         # The host updates what it holds at the speed of its own memory.
-        there = kept * traffic / (tiers[1].bytes_per_s if len(tiers) > 1 else rate)
+        there = kept * traffic / (tier.bytes_per_s if tier else rate)
         return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
 
     def _send(self) -> tuple[Array, Array]:

@@ -62,8 +62,10 @@ def memory_parts(
     shape: Ints,
     held: Array,
     tail: Array,
-) -> dict[str, Array]:
-    """Bytes on the fullest device, of its parts: on the first, the second or the last stage."""
+) -> tuple[dict[str, Array], Array]:
+    """Bytes on the fullest device, of its parts: on the first, the second or the last stage. And of its
+    activations, those that wait for backward.
+    """
     choice = strategies.recompute
     alone = strategies.pp == 1
     kept = table.kept[choice, shape]
@@ -76,15 +78,17 @@ def memory_parts(
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
     once = (working + np.where(alone, logits, 0.0), working, working + logits)
-    activations, totals = [], []
+    activations, waiting, totals = [], [], []
     for layers, end, other, count, state in zip(
         (stages.first[layout], stages.middle[layout], stages.last[layout]),
         ends, once, (held, np.maximum(held - 1.0, 1.0), tail), layouts.states, strict=True,
     ):  # fmt: skip
         body = kept_by_layers(table, strategies, shape, layers, kept)
         # Offloaded, one layer is on its way while the next one works.
-        used = np.where(away, 2.0 * body / np.maximum(layers, 1.0), count * body) + count * end + other
+        waits = np.where(away, 2.0 * body / np.maximum(layers, 1.0), count * body) + count * end
+        used = waits + other
         activations.append(used)
+        waiting.append(waits)
         totals.append(used + (state.weights + state.gradients)[layout] + state.optimizer[layout] * stays)
     fullest = np.where(alone, 0, np.argmax(totals, axis=0))
     index = fullest * len(stages.middle) + layout
@@ -99,7 +103,7 @@ def memory_parts(
         "activations": chosen,
         "buffers": np.full(len(strategies), job.stack.context_bytes),
         "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
-    }
+    }, np.choose(fullest, waiting) if job.cluster.expanded else chosen
 
 
 def kept_by_layers(

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.overlap import shown_s
+from trainwright.cost.tiers import build_expansion
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.gathers import LayerTimes, layer_times
 from trainwright.estimate.layers import Part, model_parts
@@ -23,13 +25,17 @@ from trainwright.estimate.memory import (
 )
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.offload import Copies, build_copies
+from trainwright.estimate.picked import at
 from trainwright.estimate.pipeline import Builder, EndTimes, Pipeline
 from trainwright.estimate.shapes import Shapes, distinct_shapes
+from trainwright.estimate.spill import Builder as SpillBuilder
+from trainwright.estimate.spill import Spill, tier_keys
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Key = TypeVar("Key")
 
 CHUNK = 1 << 14  # strategies evaluated together: their arrays stay in cache
 
@@ -50,6 +56,7 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
             for at in chunks
         ],
         detail,
+        tier_keys(job.cluster),
     )
 
 
@@ -122,14 +129,19 @@ def estimate_chunk(
     waits = microbatches * layouts.wait_s[layout]
     step = work.pipeline_s + waits + work.reduce_s + work.update_s + job.stack.step_s
     held, tail = in_flight(strategies, microbatches)
-    memory = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
+    memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
     total = sum(memory.values(), start=np.zeros(1))
     host = host_bytes(strategies, layouts, layout, model.table, shape, held)
-    tiers = job.cluster.device.memory
-    room = 0.8 * tiers[1].capacity_bytes if len(tiers) > 1 else 0.0  # the rest is the host's own
     time, moved = (
         _details(model, strategies, shape, layout, (microbatches, step), work) if detail else ({}, {})
     )
+    tiers, lying = np.zeros(len(strategies)), dict[tuple[str, str], Array]()
+    if job.cluster.expanded:
+        tiers, lying = _tiers(
+            model, strategies, (shape, layout), microbatches, (memory, kept, total), work, detail
+        )
+        step = step + tiers
+        time = time | {"tiers": tiers} if detail else time
     return Estimates(
         step_s=step,
         busy_s=microbatches * _compute_s(model, shape, work.recompute_s) / strategies.pp,
@@ -138,26 +150,76 @@ def estimate_chunk(
         memory_bytes=memory,
         total_bytes=total,
         host_bytes=host,
-        feasible=(total <= tiers[0].capacity_bytes) & (host <= room) & ~layouts.stages.empty[layout],
+        tiers_s=tiers,
+        tier_bytes=lying,
+        feasible=(total <= job.cluster.capacity_bytes)
+        & (host <= job.cluster.host_room_bytes)
+        & ~layouts.stages.empty[layout],
     )
 
 
-def _work(model: Model, strategies: Strategies, shape: Ints, layout: Ints, microbatches: Array) -> _Work:
+def _tiers(
+    model: Model,
+    strategies: Strategies,
+    where: tuple[Ints, Ints],
+    microbatches: Array,
+    needed: tuple[dict[str, Array], Array, Array],
+    work: _Work,
+    detail: bool,
+) -> tuple[Array, dict[tuple[str, str], Array]]:
+    """What expanded memory adds to each step; with `detail`, also what lies there."""
+    (shape, layout), (memory, kept, total) = where, needed
+    added = np.zeros(len(strategies))
+    rows = np.flatnonzero(total > model.job.cluster.device.memory[0].capacity_bytes)
+    lying = {key: np.zeros(len(strategies)) for key in tier_keys(model.job.cluster)} if detail else {}
+    if not len(rows):
+        return added, lying
+    some, shape, layout, microbatches = (
+        strategies.take(rows), shape[rows], layout[rows], microbatches[rows]
+    )  # fmt: skip
+    model = replace(model, job=at(model.job, rows))
+    expansion = build_expansion(model.job.cluster, model.job.efficiency)
+    assert expansion is not None
+    spill = SpillBuilder(
+        job=model.job, expansion=expansion,
+        parts=(model.layer, model.first, model.last),
+        layouts=model.layouts, table=model.table, strategies=some, shape=shape, layout=layout,
+        recompute_s=work.recompute_s[rows],
+    ).spill({name: each[rows] for name, each in memory.items()}, kept[rows])  # fmt: skip
+    slower = _work(model, some, shape, layout, microbatches, spill)
+    more_s = slower.pipeline_s + slower.reduce_s - work.pipeline_s[rows] - work.reduce_s[rows]
+    added[rows] = np.maximum(more_s, 0.0) + spill.update_s
+    for key, each in spill.lying(microbatches, model.layouts.stages.middle[layout]) if detail else ():
+        lying[key][rows] = each
+    return added, lying
+
+
+def _work(
+    model: Model,
+    strategies: Strategies,
+    shape: Ints,
+    layout: Ints,
+    microbatches: Array,
+    spill: Spill | None = None,
+) -> _Work:
     job, layouts, part = model.job, model.layouts, model.layer
     forward, backward = part.forward_s[shape], part.backward_s[shape]
     recompute = _recompute_s(model, strategies, shape, forward)
+    again = recompute
+    if spill is not None:
+        forward, again = forward + spill.forward_s[0], recompute + spill.backward_s[0]
     overlap = strategies.overlap.astype(float) * job.stack.dp_overlap
     send, received = _send_s(model, strategies, shape, layout)
-    layer = layer_times(job, part, layouts, strategies, shape, layout, recompute, send)
-    slack = _slack_s(model, layout, overlap, forward, backward + recompute)
+    layer = layer_times(job, part, layouts, strategies, shape, layout, forward, again, send)
+    slack = _slack_s(model, layout, overlap, forward, backward + again)
     turns = (strategies.schedule != SCHEDULES.index("gpipe")) | (microbatches == 1)
     pipeline = Builder(
         strategies=strategies,
         stages=layouts.stages.take(layout),
         layer=layer,
         ends=(
-            _end(model, model.first, strategies, shape, layouts.first_gather_s[layout], slack),
-            _end(model, model.last, strategies, shape, layouts.last_gather_s[layout], slack),
+            _end(model, 1, strategies, shape, layouts.first_gather_s[layout], slack, spill),
+            _end(model, 2, strategies, shape, layouts.last_gather_s[layout], slack, spill),
         ),
         copies=_copies(model, strategies, shape, layout, microbatches, layer, send),
         send_s=send,
@@ -280,13 +342,22 @@ def _slack_s(model: Model, layout: Ints, overlap: Array, forward: Array, backwar
 
 
 def _end(
-    model: Model, part: Part, strategies: Strategies, shape: Ints, gather: Array, slack: Array
+    model: Model,
+    which: int,
+    strategies: Strategies,
+    shape: Ints,
+    gather: Array,
+    slack: Array,
+    spill: Spill | None,
 ) -> EndTimes:
-    """One end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
+    """The first (1) or last (2) end of the model; its own ZeRO-3 gathers hide beside the next layer too."""
     stack, overlap = model.job.stack, strategies.overlap.astype(float)
+    part = (model.layer, model.first, model.last)[which]
     forward, backward = part.forward_s[shape], part.backward_s[shape]
+    if spill is not None:
+        forward, backward = forward + spill.forward_s[which], backward + spill.backward_s[which]
     shown = shown_s(forward + backward + slack, gather, overlap * stack.dp_overlap, stack.interference)
-    put_off = backward - part.without_weight_s[shape]
+    put_off = part.backward_s[shape] - part.without_weight_s[shape]
     weights = np.where(strategies.schedule == SCHEDULES.index("zb"), put_off, 0.0)
     return forward, backward + shown - weights, weights
 
@@ -322,13 +393,15 @@ def _copies(
     return build_copies(one, layer, strategies, microbatches, send_s, model.job.stack.interference)
 
 
-def join_estimates(chunks: Sequence[Estimates], detail: bool) -> Estimates:
+def join_estimates(
+    chunks: Sequence[Estimates], detail: bool, tiers: Sequence[tuple[str, str]] = ()
+) -> Estimates:
     """The estimates of several batches, one after another."""
 
     def join(name: str) -> Array:
         return np.concatenate([np.broadcast_to(getattr(c, name), len(c)) for c in chunks] or [np.zeros(0)])
 
-    def joined(name: str, keys: Sequence[str]) -> dict[str, Array]:
+    def joined(name: str, keys: Sequence[Key]) -> dict[Key, Array]:
         return {
             key: np.concatenate(
                 [np.broadcast_to(getattr(c, name)[key], len(c)) for c in chunks] or [np.zeros(0)]
@@ -344,5 +417,7 @@ def join_estimates(chunks: Sequence[Estimates], detail: bool) -> Estimates:
         memory_bytes=joined("memory_bytes", MEMORY),
         total_bytes=join("total_bytes"),
         host_bytes=join("host_bytes"),
+        tiers_s=join("tiers_s"),
+        tier_bytes=joined("tier_bytes", tiers) if detail else {},
         feasible=join("feasible").astype(bool),
     )

@@ -156,7 +156,8 @@ def _put_together(
     total = sum(memory.values(), start=none)
     return Estimates(
         step_s=step, busy_s=busy, time_s=time, communication_s=moved, memory_bytes=memory, total_bytes=total,
-        host_bytes=none, feasible=total <= job.cluster.device.memory[0].capacity_bytes,
+        host_bytes=none, tiers_s=none, tier_bytes={},
+        feasible=total <= job.cluster.device.memory[0].capacity_bytes,
     )  # fmt: skip
 
 

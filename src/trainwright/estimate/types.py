@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 TIMES = (
     "matmul", "attention", "streaming", "recompute", "launch",
-    "tp", "cp", "ep", "pp", "dp", "offload", "bubble", "optimizer", "overhead",
+    "tp", "cp", "ep", "pp", "dp", "offload", "tiers", "bubble", "optimizer", "overhead",
 )  # fmt: skip
 COMMUNICATION = ("tp", "cp", "ep", "pp", "dp")
 MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "reserve")
@@ -38,7 +38,8 @@ class Estimates:
 
     `time_s` holds what each cause adds to the step on the busiest stage (communication: its exposed part),
     `communication_s` the whole communication, hidden or not: both are empty unless detail is asked for.
-    `busy_s` is the time that the mean device computes; `memory_bytes` are the parts of the fullest device.
+    `busy_s` is the time that the mean device computes; `memory_bytes` are the parts of the fullest device,
+    in whichever tier they lie, and `total_bytes` their sum.
     """
 
     step_s: Array
@@ -48,6 +49,8 @@ class Estimates:
     memory_bytes: Mapping[str, Array]
     total_bytes: Array
     host_bytes: Array
+    tiers_s: Array  # what expanded memory adds to the step
+    tier_bytes: Mapping[tuple[str, str], Array]  # with detail: by expanded tier, of each part and `traffic`
     feasible: NDArray[np.bool_]  # fits the device's memory and the host's, and no stage is empty
 
     def __len__(self) -> int:

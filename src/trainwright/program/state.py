@@ -253,7 +253,8 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
         kept = bundle.elements / len(bundle.sharded("optimizer"))
         local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:
-            rate = device.memory[1].bytes_per_s if len(device.memory) > 1 else host
+            tier = setting.cluster.host_tier
+            rate = tier.bytes_per_s if tier else host
             local = max(kept * traffic / rate, local) + kept * (width.gradient + width.weight) / host
         total += local
     return total

@@ -26,6 +26,7 @@ from trainwright.program.entries import (
 from trainwright.program.links import Between, Ends, Span
 from trainwright.program.lower import Program
 from trainwright.program.places import Places, find_places
+from trainwright.program.spill import Spilled, tier_entries, update_more_s
 from trainwright.program.state import update_s
 from trainwright.program.table import (
     CATEGORIES,
@@ -45,8 +46,8 @@ _AHEAD = ("data", "back")  # lanes of what an action needs before it begins
 _ONCE_PHASES = ("P", "S")
 
 
-def tabulate(program: Program) -> Table:
-    """The tasks of a whole step."""
+def tabulate(program: Program, spilled: Spilled | None = None) -> Table:
+    """The tasks of a whole step, with what tensors in expanded memory add to them."""
     plan = program.plan
     orders = orders_of(program)
     places = find_places(
@@ -55,8 +56,10 @@ def tabulate(program: Program) -> Table:
     )
     entries, writers = entries_of(program, places, merged=is_merged(orders))
     buffers = find_buffers(program, places, entries, writers)
+    far = tier_entries(program, spilled, entries, writers, buffers) if spilled else {}
     _add_launches(program, entries, writers)
-    _add_ends(program, places, entries)
+    _insert(entries, far)
+    _add_ends(program, places, entries, spilled)
     stamps = Stamps.of(program, entries)
     rows = _rows(orders, places, plan)
     ends = find_link_ends(entries, writers)
@@ -139,7 +142,7 @@ def _insert(entries: Entries, after: Mapping[int, Entry]) -> None:
         entries.position[number] = entries.position.get(at, float(at)) + 0.5
 
 
-def _add_ends(program: Program, places: Places, entries: Entries) -> None:
+def _add_ends(program: Program, places: Places, entries: Entries, spilled: Spilled | None) -> None:
     """The update of every place once all gradients are reduced, and what a step costs besides."""
     stack = program.setting.stack
     reduced = [number for number, entry in enumerate(entries.listed) if entry.group[1] == "S"]
@@ -156,6 +159,17 @@ def _add_ends(program: Program, places: Places, entries: Entries) -> None:
             seconds=update_s(program.builders[0], held), inputs=list(reduced),
         )  # fmt: skip
         number = entries.add(update)
+        more_s = update_more_s(program, spilled, place, held) if spilled else 0.0
+        if more_s > 0.0:
+            far = Entry(
+                group=group,
+                lane="main",
+                label="update tiers S",
+                cause="tiers",
+                seconds=more_s,
+                inputs=[number],
+            )
+            number = entries.add(far)
         entries.add(
             Entry(group=group, lane="main", label="step overhead S", cause="overhead", seconds=stack.step_s,
                   inputs=[number])

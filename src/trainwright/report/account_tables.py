@@ -106,6 +106,27 @@ def _memory_row(account: Account, need: Need, *, hosts: bool) -> list[str]:
     ]
 
 
+def tiers_table(account: Account) -> Table:
+    """What the fullest places have in expanded tiers, and what a step moves to and from them."""
+    names = ("weights", "gradients", "optimizer", "activations")
+    chosen = sorted(account.memory, key=lambda each: -each.total_bytes)[:_PLACES]
+    rows = [
+        [
+            render_devices(need.devices).removeprefix("devices ").removeprefix("device "),
+            use.tier,
+            *(f"{use.part_bytes[name] / 2**30:.1f}" for name in names),
+            f"{use.total_bytes / 2**30:.1f}",
+            f"{use.traffic_bytes / 2**30:.1f}",
+        ]
+        for need in account.memory
+        if need in chosen
+        for use in need.tiers
+    ]
+    spent = account.time_s["tiers"].busiest_s if "tiers" in account.time_s else 0.0
+    title = f"In expanded memory, GiB (adds {render_duration(spent)} on the busiest place)"
+    return table(title, ["devices", "tier", *names, "total", "moved a step"], rows, left=2)
+
+
 def holdings_table(account: Account) -> Table:
     """What holds most on the fullest place at its peak."""
     fullest = account.memory[account.fullest]

@@ -18,6 +18,7 @@ _CAUSES: Mapping[str, tuple[str, str]] = {
     "pp": ("pipeline sends", "fewer chunks per stage, or a lower latency"),
     "dp": ("gradient and weight traffic of data parallelism", "a larger batch, or a faster network"),
     "offload": ("moving data to and from the host", "less offloading, or a faster link to the host"),
+    "tiers": ("reading expanded memory", "more memory of the device's own, or a faster expanded tier"),
     "bubble": ("the pipeline bubble", "more microbatches, fewer stages, or interleaving"),
     "optimizer": ("the optimizer", "sharding it further, or more memory bandwidth"),
     "overhead": ("fixed work per step", "a larger batch"),

@@ -44,8 +44,10 @@ class Summary:
     communication_s: Mapping[str, float]
     memory_bytes: Mapping[str, float]
     total_bytes: float
-    capacity_bytes: float
+    capacity_bytes: float  # of the device's own memory and of expanded tiers
+    own_bytes: float  # of the device's own memory
     host_bytes: float
+    tiers: Mapping[str, Mapping[str, float]]  # by expanded tier: bytes of each part, and a step's traffic
     power_w: float  # of the whole cluster, at the meter
     device_w: float  # of one device
     joules_per_token: float
@@ -94,8 +96,17 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         communication_s=sent,
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
         total_bytes=float(result.total_bytes[index]),
-        capacity_bytes=cluster.device.memory[0].capacity_bytes,
+        capacity_bytes=cluster.capacity_bytes,
+        own_bytes=cluster.device.memory[0].capacity_bytes,
         host_bytes=float(result.host_bytes[index]),
+        tiers={
+            tier.name: {
+                part: float(each[index])
+                for (name, part), each in result.tier_bytes.items()
+                if name == tier.name
+            }
+            for tier in cluster.expanded
+        },
         power_w=power,
         device_w=float(device_w(cluster, activity)),
         joules_per_token=power / tokens_per_s,

@@ -113,6 +113,24 @@ def memory_table(summary: Summary) -> Table:
     return table("Memory of the fullest device", ["part", "bytes", "of capacity"], rows)
 
 
+def tiers_table(summary: Summary) -> Table:
+    """What lies in which expanded tier, and what a step moves to and from it."""
+    names = ("weights", "gradients", "optimizer", "activations")
+    rows = [
+        [
+            tier,
+            *(render_bytes(parts[name]) if parts[name] else "" for name in names),
+            render_bytes(sum(parts[name] for name in names)),
+            render_bytes(parts["traffic"]),
+        ]
+        for tier, parts in summary.tiers.items()
+    ]
+    spent = render_duration(summary.time_s["tiers"]) if summary.time_s["tiers"] else "nothing"
+    return table(
+        f"In expanded memory (adds {spent} to a step)", ["tier", *names, "total", "moved a step"], rows
+    )
+
+
 def what_if_table(answers: Sequence[WhatIf], winner: Strategy, compared: int) -> Table:
     """How much faster each improvement makes training, and with which of the best plans compared."""
     rows = [

@@ -4,7 +4,8 @@ What is left out is left out by proof, for the objectives that rise with time (t
 
 - gpipe needs as long as 1f1b and never less memory, so it is evaluated only if 1f1b is not allowed;
 - recomputation and offloading are evaluated only where a strategy does not fit on a rung of `ladder.py`
-  that is never slower, and only while it would be among the best on such a rung.
+  that is never slower, and only while it would be among the best on such a rung. What fits only with the
+  help of expanded memory does not count as fitting there: a rung that needs less of it may be faster.
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
 """
@@ -85,9 +86,10 @@ def find_plans(question: Question) -> Found:
         lowest = bottom(space) if question.objective != "memory" else None
         pending: list[Candidates] = []
         for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
-            found, candidates, fit = _add(question, job, block, result, found)
+            found, candidates = _add(question, job, block, result, found)
             if lowest:
-                pending.append(candidates.take(~fit & (candidates.score <= found.bound)))
+                open_ = ~_settled(job, candidates, result) & (candidates.least <= found.bound)
+                pending.append(candidates.take(open_))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
                 pending = []
@@ -124,25 +126,34 @@ def space_of(question: Question, batch: int) -> Space:
 
 
 def _unbounded(job: Job) -> Job:
-    """The job on devices whose memory has no end: what is then infeasible is so for another reason."""
-    own, *others = job.cluster.device.memory
-    device = replace(job.cluster.device, memory=(replace(own, capacity_bytes=np.inf), *others))
+    """The job on devices whose memory has no end: what is then infeasible is so for another reason.
+
+    Of several tiers that hold tensors the last has no end, so that as much lies there as will.
+    """
+    memory = list(job.cluster.device.memory)
+    last = max(n for n, tier in enumerate(memory) if n == 0 or tier.access == "direct")
+    memory[last] = replace(memory[last], capacity_bytes=np.inf)
+    device = replace(job.cluster.device, memory=tuple(memory))
     return replace(job, cluster=replace(job.cluster, device=device))
 
 
 def _fit(job: Job, result: Estimates, room: float = 1.0) -> Flags:
     """Which estimates (of an unbounded job) fit devices that have `room` times the job's memory."""
-    capacity_bytes = job.cluster.device.memory[0].capacity_bytes
+    capacity_bytes = job.cluster.capacity_bytes
     return np.asarray(result.feasible & (result.total_bytes <= room * capacity_bytes))
 
 
 def _candidates(question: Question, job: Job, strategies: Strategies, result: Estimates) -> Candidates:
+    own = score(question, job, result)
     return Candidates(
         strategies=strategies,
         global_batch=np.broadcast_to(np.int64(job.global_batch), len(strategies)),
-        score=score(question, job, result),
+        score=own,
         step_s=result.step_s,
         total_bytes=result.total_bytes,
+        least=score(question, job, replace(result, step_s=result.step_s - result.tiers_s))
+        if job.cluster.expanded
+        else own,
     )
 
 
@@ -156,16 +167,26 @@ def score(question: Question, job: Job, result: Estimates) -> Array:
     return value * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
 
 
+def _settled(job: Job, candidates: Candidates, result: Estimates) -> Flags:
+    """Which fit devices' own memory, so that nothing is gained by needing less."""
+    return np.asarray(
+        result.feasible & (candidates.total_bytes <= job.cluster.device.memory[0].capacity_bytes)
+    )
+
+
 def _evaluate(
     question: Question, job: Job, strategies: Strategies, found: Found
 ) -> tuple[Found, Candidates, Flags]:
-    return _add(question, job, strategies, estimate(_unbounded(job), strategies, detail=False), found)
+    """What was found with these strategies added, all of them as candidates, and which are settled."""
+    result = estimate(_unbounded(job), strategies, detail=False)
+    found, candidates = _add(question, job, strategies, result, found)
+    return found, candidates, _settled(job, candidates, result)
 
 
 def _add(
     question: Question, job: Job, strategies: Strategies, result: Estimates, found: Found
-) -> tuple[Found, Candidates, Flags]:
-    """What was found with these strategies added, all of them as candidates, and which fit."""
+) -> tuple[Found, Candidates]:
+    """What was found with these strategies added, and all of them as candidates."""
     candidates = _candidates(question, job, strategies, result)
     fit, roomy = _fit(job, result), _fit(job, result, ROOMIER)
     good = fit & (candidates.score <= found.bound)
@@ -181,7 +202,7 @@ def _add(
         evaluated=found.evaluated + len(strategies),
         feasible=found.feasible + int(fit.sum()),
     )
-    return found, candidates, fit
+    return found, candidates
 
 
 def _fastest(candidates: Candidates, among: Flags) -> Flags:
@@ -194,13 +215,15 @@ def _nothing() -> Found:
     empty = np.zeros(0)
     none = np.zeros(0, dtype=np.int64)
     strategies = Strategies(**dict.fromkeys(Strategies.__dataclass_fields__, none))
-    no = Candidates(strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty)
+    no = Candidates(
+        strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty, least=empty
+    )
     return Found(kept=BENCH, best=no, roomier=no, nearest=no, considered=0, evaluated=0, feasible=0)
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
     """What was found with strategies that do not fit on the bottom rung put on higher ones."""
-    pending = pending.take(pending.score <= found.bound)
+    pending = pending.take(pending.least <= found.bound)
     scores: dict[Rung, Array] = {}
     fitted: dict[Rung, Flags] = {}
     for rung in higher(space):
@@ -208,31 +231,33 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         settled = np.logical_or.reduce(
             [np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)]
         )
-        least = np.maximum.reduce([pending.score, *(scores[each] for each in below)])
+        least = np.maximum.reduce([pending.least, *(scores[each] for each in below)])
         legal = rung.layers <= _layers_per_stage(job, pending.strategies)
         rows = np.flatnonzero(~settled & (least <= found.bound) & legal)
-        scores[rung], fitted[rung] = pending.score.copy(), np.zeros(len(pending), dtype=bool)
+        scores[rung], fitted[rung] = pending.least.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
         chosen = _with(
             pending.strategies.take(rows),
             recompute=rung.recompute, recompute_layers=rung.layers, offload=rung.offload,
         )  # fmt: skip
-        found, candidates, fit = _evaluate(question, job, chosen, found)
-        scores[rung][rows], fitted[rung][rows] = candidates.score, fit
+        found, candidates, settled = _evaluate(question, job, chosen, found)
+        scores[rung][rows], fitted[rung][rows] = candidates.least, settled
         if rung.counted:
             found = _count_layers(question, job, candidates, least[rows], found)
     return found
 
 
 def _count_layers(question: Question, job: Job, full: Candidates, least: Array, found: Found) -> Found:
-    """What was found with fewer layers recomputed, where that fits the devices or roomier ones.
+    """What was found with fewer layers recomputed, where that fits the devices or roomier ones; where they
+    have expanded memory, also what fits without it.
 
     `least` are scores that no number of layers beats.
     """
-    capacity_bytes = job.cluster.device.memory[0].capacity_bytes
-    for room in (1.0, ROOMIER):
-        limit = found.bound if room == 1.0 or not len(found.roomier) else float(found.roomier.score[0])
+    capacity_bytes = job.cluster.capacity_bytes
+    own = job.cluster.device.memory[0].capacity_bytes / capacity_bytes
+    for room in (*((own,) if own < 1.0 else ()), 1.0, ROOMIER):
+        limit = found.bound if room <= 1.0 or not len(found.roomier) else float(found.roomier.score[0])
         rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)
         if rows.any():
             found = _fewest_layers(question, job, full.strategies.take(rows), room, found)

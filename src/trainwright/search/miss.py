@@ -20,7 +20,7 @@ def nearest_miss(question: Question, found: Found) -> InfeasiblePlan:
             f"{found.considered:,} strategies leaves a stage empty or offloads more than the host holds; "
             "use fewer stages"
         )
-    capacity = cluster.device.memory[0].capacity_bytes
+    capacity = cluster.capacity_bytes
     need = float(found.nearest.total_bytes[0])
     needs = f"needs {render_bytes(need)} on its fullest device, which has {render_bytes(capacity)}"
     remedies = list(_remedies(question))

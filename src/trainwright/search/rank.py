@@ -17,13 +17,17 @@ _DIGITS = 10  # scores that agree in so many digits are a tie: the order of addi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Strategies with the batch they were evaluated at, their score (less is better), time and memory."""
+    """Strategies with the batch they were evaluated at, their score (less is better), time and memory.
+
+    `least` is the score that each would have if all of its memory were the device's own.
+    """
 
     strategies: Strategies
     global_batch: Ints
     score: Array
     step_s: Array
     total_bytes: Array
+    least: Array
 
     def __len__(self) -> int:
         return len(self.score)
@@ -36,6 +40,7 @@ class Candidates:
             score=self.score[where],
             step_s=self.step_s[where],
             total_bytes=self.total_bytes[where],
+            least=self.least[where],
         )
 
 
@@ -48,6 +53,7 @@ def join_candidates(parts: Iterable[Candidates]) -> Candidates:
         score=np.concatenate([each.score for each in listed]),
         step_s=np.concatenate([each.step_s for each in listed]),
         total_bytes=np.concatenate([each.total_bytes for each in listed]),
+        least=np.concatenate([each.least for each in listed]),
     )
 
 

@@ -11,6 +11,7 @@ _WORDS: Mapping[str, str] = {
     "pp": "sends between stages",
     "dp": "communication of weights and gradients",
     "offload": "copies to the host",
+    "tiers": "reading expanded memory",
     "bubble": "idle time",
     "recompute": "recomputation",
     "optimizer": "the optimizer's update",

@@ -7,18 +7,10 @@ from trainwright.program.state import state_bytes
 from trainwright.program.table import Floats
 from trainwright.simulate.timeline import Timeline
 
-HOST_SHARE = 0.8  # of the host's memory; the rest is its own
-
 
 def host_bytes(program: Program, timeline: Timeline) -> Floats:
     """By place, the most bytes that one of its devices has on the host at once."""
     return _optimizer_bytes(program, timeline) + _activation_bytes(program, timeline)
-
-
-def host_room_bytes(program: Program) -> float:
-    """What the host of a device can hold."""
-    tiers = program.setting.cluster.device.memory
-    return HOST_SHARE * tiers[1].capacity_bytes if len(tiers) > 1 else 0.0
 
 
 def _optimizer_bytes(program: Program, timeline: Timeline) -> Floats:

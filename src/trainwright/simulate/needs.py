@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from trainwright.errors import InfeasiblePlan
 from trainwright.program.lower import Program
+from trainwright.program.spill import Spilled
 from trainwright.program.table import CATEGORIES, Table
-from trainwright.simulate.host import host_bytes, host_room_bytes
+from trainwright.simulate.host import host_bytes
 from trainwright.simulate.memory import Peaks
+from trainwright.simulate.tiers import TierUse, tier_uses
 from trainwright.simulate.timeline import Timeline
 from trainwright.units import render_bytes
 
@@ -16,7 +18,10 @@ _STATE = ("weights", "gradients", "optimizer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What each device of a place needs when it is fullest, by category, a reserve for fragments included."""
+    """What each device of a place needs when it is fullest, by category, a reserve for fragments included.
+
+    `tiers` says what of it lies in expanded memory.
+    """
 
     devices: tuple[int, ...]
     stages: tuple[int, ...]  # that it has operators of
@@ -24,12 +29,16 @@ class Need:
     category_bytes: Mapping[str, float]
     total_bytes: float
     host_bytes: float
+    tiers: tuple[TierUse, ...] = ()
 
 
-def needs(program: Program, timeline: Timeline, found: Peaks) -> tuple[Need, ...]:
+def needs(
+    program: Program, timeline: Timeline, found: Peaks, spilled: Spilled | None = None
+) -> tuple[Need, ...]:
     """The need of each place."""
     table, reserve = timeline.table, program.setting.stack.fragmentation
     hosts, stages = host_bytes(program, timeline), _stages(program, table)
+    uses = tier_uses(program, timeline, found, spilled)
     result = []
     for place, devices in enumerate(table.places):
         parts = dict(zip(CATEGORIES, found.category_bytes[place].tolist(), strict=True))
@@ -38,6 +47,7 @@ def needs(program: Program, timeline: Timeline, found: Peaks) -> tuple[Need, ...
             Need(
                 devices=devices, stages=stages[place], peak_s=float(found.peak_s[place]),
                 category_bytes=parts, total_bytes=sum(parts.values()), host_bytes=float(hosts[place]),
+                tiers=uses[place],
             )
         )  # fmt: skip
     return tuple(result)
@@ -46,12 +56,13 @@ def needs(program: Program, timeline: Timeline, found: Peaks) -> tuple[Need, ...
 def check_needs(program: Program, needed: Sequence[Need]) -> None:
     """Raise if a device, or its host, has less than it needs: the worst stage and device, and a remedy."""
     worst = max(needed, key=lambda each: each.total_bytes)
-    capacity = program.setting.cluster.device.memory[0].capacity_bytes
+    capacity = program.setting.cluster.capacity_bytes
     if worst.total_bytes > capacity:
         state = sum(worst.category_bytes[name] for name in _STATE)
         remedy = "shard its state" if state > capacity else "recompute its activations"
         raise _miss(program, worst, (worst.total_bytes, capacity), f"split it further or {remedy}")
-    worst, room = max(needed, key=lambda each: each.host_bytes), host_room_bytes(program)
+    worst = max(needed, key=lambda each: each.host_bytes)
+    room = program.setting.cluster.host_room_bytes
     if worst.host_bytes > room:
         raise _miss(program, worst, (worst.host_bytes, room), "offload less", where="the host of ")
 

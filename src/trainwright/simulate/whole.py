@@ -8,6 +8,7 @@ from trainwright.plan.plan import Plan
 from trainwright.program.lower import Program, lower
 from trainwright.program.orders import check_orders
 from trainwright.program.setting import Setting
+from trainwright.program.spill import Spilled
 from trainwright.program.table import Table
 from trainwright.program.tabulate import tabulate
 from trainwright.simulate.breakdown import Breakdown, breakdown
@@ -15,6 +16,7 @@ from trainwright.simulate.memory import Peaks, peaks
 from trainwright.simulate.needs import Need, check_needs, needs
 from trainwright.simulate.sharing import share_cores
 from trainwright.simulate.simulate import simulate
+from trainwright.simulate.tiers import find_spilled
 from trainwright.simulate.timeline import Timeline
 
 RECOMPUTE = "recompute"
@@ -28,6 +30,7 @@ class Simulated:
 
     program: Program
     timeline: Timeline
+    spilled: Spilled | None = None
 
     @property
     def plan(self) -> Plan:
@@ -52,7 +55,7 @@ class Simulated:
     @cached_property
     def needs(self) -> tuple[Need, ...]:
         """The memory that each place needs, by category, with a reserve for fragments."""
-        return needs(self.program, self.timeline, self.peaks)
+        return needs(self.program, self.timeline, self.peaks, self.spilled)
 
     @property
     def fullest(self) -> int:
@@ -61,8 +64,8 @@ class Simulated:
 
     @property
     def capacity_bytes(self) -> float:
-        """The memory of a device."""
-        return self.program.setting.cluster.device.memory[0].capacity_bytes
+        """The memory that a device can hold tensors in: its own, and expanded tiers."""
+        return self.program.setting.cluster.capacity_bytes
 
     @property
     def fits(self) -> bool:
@@ -87,7 +90,12 @@ def simulate_plan(setting: Setting, plan: Plan) -> Simulated:
     check_size(len(program.instances), plan.microbatches)
     check_orders(program)
     timeline = simulate(recompute_apart(tabulate(program)))
-    return Simulated(program=program, timeline=share_cores(timeline, setting.cluster.at_once))
+    spilled = find_spilled(program, timeline)
+    if spilled is not None:
+        timeline = simulate(recompute_apart(tabulate(program, spilled)))
+    return Simulated(
+        program=program, timeline=share_cores(timeline, setting.cluster.at_once), spilled=spilled
+    )
 
 
 def check_size(operators: int, microbatches: int) -> None:

@@ -85,7 +85,7 @@ def best_of_every(
     missing = ~choice.found
     if missing.any():
         why = choice.why.copy()
-        capacity = np.broadcast_to(job.cluster.device.memory[0].capacity_bytes, count)
+        capacity = np.broadcast_to(job.cluster.capacity_bytes, count)
         for row in np.flatnonzero(missing):
             why[row] = why_not(
                 float(least[row]), float(capacity[row]), bool(choice.fitting[row]), constraints
@@ -226,7 +226,7 @@ def _planned(ready: Ready, job: Job, constraints: Sequence[Constraint]) -> Choic
     best = _first_allowed(ready, job, found, constraints)
     if best is None:
         need = float(found.nearest.total_bytes[0]) if len(found.nearest) else 0.0
-        why = why_not(need, job.cluster.device.memory[0].capacity_bytes, len(found.best) > 0, constraints)
+        why = why_not(need, job.cluster.capacity_bytes, len(found.best) > 0, constraints)
         if len(found.best) == found.kept:
             why = f'the {found.kept} best break a constraint on results; use search = "every"'
         return replace(counted, why=np.array([why], dtype=object))

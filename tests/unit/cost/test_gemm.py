@@ -1,12 +1,14 @@
 """Matrix products cost whole tiles in waves over the compute units, or their traffic."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tests.builders import floats
-from trainwright.cost.gemm import MatrixUnit, gemm_time_s
+from tests.builders import floats, free_stack, perfect, round_device
+from trainwright.cost.gemm import MatrixUnit, gemm_time_s, gemm_traffic_bytes
+from trainwright.cost.operators import Machine
 
 UNIT = MatrixUnit(
     peak_flops_per_s=100e12, memory_bytes_per_s=1e15, units=100, efficiency=1.0, depth=0.0, tile_penalty=0.0,
@@ -71,3 +73,30 @@ def test_shapes_are_independent_of_their_neighbours() -> None:
     together = gemm_time_s(UNIT, m, n, k, floats(1), 2.0)
     alone = [time_s(UNIT, *map(float, shape)) for shape in zip(m, n, k, strict=True)]
     assert np.array_equal(together, alone)
+
+
+class TestBufferAwareTraffic:
+    SHAPE = (floats(1000.0), floats(500.0), floats(200.0), floats(1.0))
+    # 2 bytes each: U = 1000·200 = 400 kB, V = 200·500 = 200 kB, W = 1000·500 = 1 MB
+
+    def test_each_tensor_moves_once_when_the_smaller_operand_fits(self) -> None:
+        assert gemm_traffic_bytes(self.SHAPE, 2.0, 2.0, 200e3)[0] == 1.6e6
+        assert gemm_traffic_bytes(self.SHAPE, 2.0, 2.0)[0] == 1.6e6
+
+    def test_an_operand_is_read_again_for_each_piece_of_the_other(self) -> None:
+        # 150 kB: V in two pieces, U read twice: 1 MB + 200 kB + 800 kB; U in three would be 2.0 MB too
+        assert gemm_traffic_bytes(self.SHAPE, 2.0, 2.0, 150e3)[0] == 2.0e6
+        # 100 kB: V in two: 2.0 MB; U in four pieces, V read four times: 2.2 MB
+        assert gemm_traffic_bytes(self.SHAPE, 2.0, 2.0, 100e3)[0] == 2.0e6
+
+    def test_a_bigger_buffer_never_moves_more(self) -> None:
+        sizes = np.geomspace(1e3, 1e7, 200)
+        moved = [float(gemm_traffic_bytes(self.SHAPE, 2.0, 4.0, size)[0]) for size in sizes]
+        assert all(later <= before for before, later in pairwise(moved))
+
+    def test_only_the_roofline_source_counts_it(self) -> None:
+        machine = Machine(
+            device=round_device(), efficiency=perfect(), stack=free_stack(), precision="bf16"
+        )  # fmt: skip
+        assert machine.buffer_bytes == np.inf
+        assert replace(machine, efficiency=perfect(buffered=True)).buffer_bytes == 40e6

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import MemoryTier
 from trainwright.cost.load import load_constants
 from trainwright.estimate.fleet import altered, at, estimate_all, estimate_each, sort_strategies
 from trainwright.estimate.step import estimate
@@ -33,9 +34,16 @@ def varied(value: Any, random: np.random.Generator) -> Any:
     return value
 
 
-def fleet(model: str, cluster: str, stack: str = "megatron-core") -> Job:
+def fleet(model: str, cluster: str, stack: str = "megatron-core", *, expanded: bool = False) -> Job:
     """A job whose clusters differ in every rate, capacity and price."""
     constants, base = load_constants(), load_cluster(cluster)
+    if expanded:
+        own, *others = base.device.memory
+        far = MemoryTier(
+            name="cxl", capacity_bytes=4e11, bytes_per_s=4e11, latency_s=1e-6, access="direct", shared="node"
+        )
+        memory = (replace(own, capacity_bytes=own.capacity_bytes / 4), *others, far)
+        base = replace(base, device=replace(base.device, memory=memory))
     return Job(
         graph=build_graph(load_model(model)),
         cluster=varied(base, np.random.default_rng(0)),
@@ -57,9 +65,9 @@ def some_strategies(job: Job, count: int = 300) -> Strategies:
 
 
 def assert_same(some: Estimates, rows: slice, other: Estimates) -> None:
-    for name in ("step_s", "busy_s", "total_bytes", "host_bytes", "feasible"):
+    for name in ("step_s", "busy_s", "total_bytes", "host_bytes", "tiers_s", "feasible"):
         np.testing.assert_array_equal(getattr(some, name)[rows], getattr(other, name), err_msg=name)
-    for name in ("time_s", "communication_s", "memory_bytes"):
+    for name in ("time_s", "communication_s", "memory_bytes", "tier_bytes"):
         for key, values in getattr(other, name).items():
             np.testing.assert_array_equal(getattr(some, name)[key][rows], values, err_msg=f"{name} {key}")
 
@@ -70,12 +78,14 @@ def assert_same(some: Estimates, rows: slice, other: Estimates) -> None:
         ("llama3-8b", "h100:16", "megatron-core"),
         ("mixtral-8x7b", "a100:32", "generic"),
         ("llama3-8b", "tpu-v5p:16", "maxtext"),
+        ("llama3-8b", "h100:32", "megatron-core"),
     ],
 )
 def test_a_fleet_is_estimated_as_its_clusters_one_by_one(model: str, cluster: str, stack: str) -> None:
-    job = fleet(model, cluster, stack)
+    job = fleet(model, cluster, stack, expanded=cluster == "h100:32")
     strategies = some_strategies(job)
     together = estimate_all(job, COUNT, sort_strategies(strategies), detail=True)
+    assert (together.tiers_s.max() > 0) == (cluster == "h100:32")
     for index in range(COUNT):
         alone = estimate(at(job, np.int64(index)), strategies)
         assert_same(together, slice(index * len(strategies), (index + 1) * len(strategies)), alone)

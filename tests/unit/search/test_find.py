@@ -211,6 +211,7 @@ def candidates_of(strategies: Strategies, step_s: list[float], total_bytes: list
         score=steps,
         step_s=steps,
         total_bytes=np.array(total_bytes),
+        least=steps,
     )
 
 
