@@ -1,0 +1,92 @@
+"""`trainwright export`: a plan for the tool that will run it."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainwright.cli.handed import Handed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "plan",
+        metavar="PLAN",
+        nargs="+",
+        help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), what trainwright plan --json wrote (its best plan), '
+        "a plan file, or a plan of the zoo",
+    )
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="NAME",
+        help="megatron, megatron-bridge, nemo, torchtitan, torchtitan-toml (before 0.3), deepspeed, "
+        "nanotron, accelerate, maxtext, torchrun, slurm, trainwright or chakra",
+    )
+    parser.add_argument(
+        "--out", default="-", metavar="PATH", help="the file, or directory of chakra (default: print)"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="a catalog name, a config.json, or a TOML file")
+    parser.add_argument(
+        "--cluster", metavar="CLUSTER", help='"h100:512" or a TOML file (default: nodes of 8 devices)'
+    )
+    parser.add_argument("--per-node", metavar="N", help="devices of a host (default: as the cluster has)")
+    parser.add_argument("--batch", metavar="N", help="sequences per step")
+    parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: the model's)")
+    parser.add_argument("--stack", metavar="NAME", help="software that durations are predicted for (chakra)")
+    parser.add_argument(
+        "--lenient", action="store_true", help="leave out what the target cannot express, and say so in it"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the plan in the target's words."""
+    from trainwright.cli.handed import parse_handed
+
+    handed = parse_handed(options)
+    text = _text(options, handed)
+    if options.out == "-":
+        print(text, end="")
+    else:
+        from trainwright.report.files import save_text
+
+        save_text(Path(options.out), text)
+        print(f"{options.out}: {handed.title}")
+    return 0
+
+
+def _text(options: argparse.Namespace, handed: "Handed") -> str:
+    from trainwright.export.targets import export_text
+
+    if handed.handover is not None:
+        return export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
+    return _general_text(options, handed)
+
+
+def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
+    """A plan that no knobs describe, for those that take any plan."""
+    from trainwright.errors import BadInput
+    from trainwright.export.flags import comment
+    from trainwright.export.launch import Launch, own_program, render_slurm, render_torchrun
+    from trainwright.plan.text import render_plan
+
+    plan, text = handed.plan, " ".join(options.plan)
+    assert plan is not None
+    if options.to == "trainwright":
+        return comment([f"trainwright run {options.model or 'MODEL'} THIS"]) + render_plan(plan)
+    if options.to not in ("torchrun", "slurm"):
+        raise BadInput(
+            f"--to {options.to} plan", text, "no strategy describes it, and only those can be told to others",
+            "use --to trainwright, torchrun, slurm or chakra",
+        )  # fmt: skip
+    if not (options.model and Path(text).is_file()):
+        raise BadInput(
+            f"--to {options.to} plan", text, "needs a model and a plan file to name",
+            "write it with --to trainwright, then name that file and --model",
+        )  # fmt: skip
+    launch = Launch(
+        nodes=-(-plan.devices // handed.per_node), per_node=min(handed.per_node, plan.devices),
+        program=own_program(options.model, text, None, None),
+    )  # fmt: skip
+    return (render_slurm if options.to == "slurm" else render_torchrun)(launch, [plan.name])

@@ -1,0 +1,190 @@
+"""The plan that a user hands over, in any of the forms in which plans are named."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainwright.cli.named_plan import is_file, is_zoo, load_plan
+from trainwright.cli.subject import MOST_BATCH, default_batch_tokens, default_precision
+from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster
+from trainwright.errors import BadInput, TrainwrightError
+from trainwright.export.handover import DEVICES_PER_NODE, Handover
+from trainwright.model.architecture import Architecture
+from trainwright.model.build import build_graph
+from trainwright.model.load import load_model
+from trainwright.plan.expand import expand
+from trainwright.plan.plan import Plan
+from trainwright.plan.strategy import PRECISIONS, Strategy, parse_strategy
+from trainwright.plan.zoo import build_zoo, parse_zoo
+from trainwright.units import parse_whole
+
+_MOST_SEQ = 100_000_000
+_MOST_PER_HOST = 16
+_RACK_HOST = 4  # devices of a host of NVL72 racks and of TPU pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """A plan of knobs (`handover`) or one that no knobs describe (`plan`); and what to say of it."""
+
+    title: str
+    notes: tuple[str, ...]
+    handover: Handover | None = None
+    plan: Plan | None = None
+    per_node: int = DEVICES_PER_NODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is known about where and on what a plan runs."""
+
+    model: str | None
+    architecture: Architecture | None
+    cluster: Cluster | None
+    seq: int | None
+    per_node: int
+
+
+def host_size(cluster: Cluster) -> int:
+    """Devices that share a host: those of the innermost level, unless it is a rack or a pod of hosts of 4."""
+    return cluster.node_size if cluster.node_size <= _MOST_PER_HOST else _RACK_HOST
+
+
+def parse_handed(options: argparse.Namespace) -> Handed:
+    """The plan that the options name, for the model and the cluster that they name."""
+    text = " ".join(options.plan)
+    found = _load_answer(text) if is_file(text) and text.endswith(".json") else None
+    if found is not None:
+        _adopt(options, found)
+        return _of_strategy(options, parse_strategy(found["strategy"]["text"]), place_of(options))
+    place = place_of(options)
+    if is_file(text):
+        return _of_plan(load_plan(Path(text)), place)
+    words = text.split()
+    if words and is_zoo(words):
+        return _of_plan(_zoo(text, options, place), place)
+    strategy = parse_strategy(text)
+    if place.cluster and not set(PRECISIONS) & set(words):
+        strategy = replace(strategy, precision=default_precision(place.cluster.device))
+    return _of_strategy(options, strategy, place)
+
+
+def place_of(options: argparse.Namespace) -> Place:
+    """Model, cluster and length that options state."""
+    architecture = load_model(options.model) if options.model else None
+    cluster = load_cluster(options.cluster) if options.cluster else None
+    usual = host_size(cluster) if cluster else DEVICES_PER_NODE
+    seq = parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else None
+    return Place(
+        model=options.model, architecture=architecture,
+        cluster=cluster, seq=seq or (architecture.max_seq if architecture else None),
+        per_node=parse_whole(options.per_node, "--per-node", most=1024) if options.per_node else usual,
+    )  # fmt: skip
+
+
+def _load_answer(text: str) -> Mapping[str, Any]:
+    """The best plan of what `trainwright plan --json` wrote, with the names of model and cluster."""
+    remedy = "name a file that trainwright plan --json wrote"
+    try:
+        tree = json.loads(Path(text).read_text(encoding="utf-8"))
+        best = tree["plans"][0]
+        where = tree["cluster"]
+        cluster = f"{where['device']}:{where['count']}@{where['network']}"
+        known: dict[str, Any] = {"model": str(tree["model"]), "cluster": cluster}
+        known |= {"global_batch": int(best["global_batch"]), "seq": int(best["seq"])}
+        return known | {"strategy": {"text": str(best["strategy"]["text"])}}
+    except OSError as error:
+        raise BadInput("plan", text, f"cannot be read ({error.strerror})", remedy) from None
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        raise BadInput("plan", text, "is no answer of trainwright plan", remedy) from None
+
+
+def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
+    """Fill in what the answer says and the user does not."""
+    options.seq = options.seq or str(found["seq"])
+    options.batch = options.batch or str(found["global_batch"])
+    for name in ("model", "cluster"):
+        if getattr(options, name):
+            continue
+        try:
+            (load_model if name == "model" else load_cluster)(found[name])
+        except TrainwrightError:  # it was planned from a file, whose path the answer does not hold
+            rule = f"was planned for {name} {found[name]}, which is not in the catalog"
+            raise BadInput("plan", " ".join(options.plan), rule, f"state --{name}") from None
+        setattr(options, name, found[name])
+
+
+def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) -> Handed:
+    if place.cluster and strategy.devices > place.cluster.count:
+        raise BadInput(
+            "plan", str(strategy),
+            f"is for {strategy.devices} devices, and the cluster has {place.cluster.count}",
+            "lower a degree, or use a larger cluster",
+        )  # fmt: skip
+    batch, how = _batch(options, strategy, place)
+    handover = Handover(
+        strategy=strategy, global_batch=batch, seq=place.seq, model=place.model,
+        architecture=place.architecture, per_node=place.per_node,
+    )  # fmt: skip
+    if place.architecture:  # which tells what the model does not allow
+        expand(strategy, build_graph(place.architecture), batch)
+    return Handed(
+        title=f"{strategy}", notes=(how,) if how else (), handover=handover, per_node=place.per_node
+    )
+
+
+def _batch(options: argparse.Namespace, strategy: Strategy, place: Place) -> tuple[int, str]:
+    """Sequences per step, and what to say if they were not stated."""
+    if options.batch:
+        return parse_whole(options.batch, "--batch", most=MOST_BATCH), ""
+    unit = strategy.dp * strategy.micro_batch
+    if place.architecture and place.seq:
+        wanted = default_batch_tokens(build_graph(place.architecture)) // place.seq
+        return unit * max(round(wanted / unit), 1), "The global batch is a guess by model size (see --batch)."
+    rounds = 4 * strategy.pp if strategy.pp > 1 else 1
+    return unit * rounds, "The global batch is a guess: 1 microbatch, or 4 for each stage (see --batch)."
+
+
+def _zoo(text: str, options: argparse.Namespace, place: Place) -> Plan:
+    if place.architecture is None or place.cluster is None:
+        raise BadInput("plan", text, "depends on model and cluster", "state --model and --cluster")
+    name, parameters = parse_zoo(text)
+    graph = build_graph(place.architecture)
+    precision = default_precision(place.cluster.device)
+    parameters = ({} if precision == "bf16" else {"precision": precision}) | parameters
+    batch = parse_whole(options.batch, "--batch", most=MOST_BATCH) if options.batch else 0
+    batch = batch or max(default_batch_tokens(graph) // (place.seq or 1), place.cluster.count)
+    return build_zoo(name, graph, place.cluster.count, batch, **parameters)
+
+
+def _of_plan(plan: Plan, place: Place) -> Handed:
+    """A plan that was written down: as its strategy if it is the plan of one, else as it is."""
+    strategy = _strategy_of(plan, place)
+    if strategy is None:
+        return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node)
+    handover = Handover(
+        strategy=strategy, global_batch=plan.batch * plan.microbatches, seq=place.seq, model=place.model,
+        architecture=place.architecture, per_node=place.per_node,
+    )  # fmt: skip
+    return Handed(title=plan.name, notes=(), handover=handover, plan=plan, per_node=place.per_node)
+
+
+def _strategy_of(plan: Plan, place: Place) -> Strategy | None:
+    """The strategy that a plan is named after, if it is what that expands to."""
+    try:
+        strategy = parse_strategy(plan.name)
+    except TrainwrightError:
+        return None
+    if place.architecture is None:
+        raise BadInput("plan", plan.name, "can be told from others only with its model", "state --model")
+    graph, batch = build_graph(place.architecture), plan.batch * plan.microbatches
+    same = any(
+        expand(strategy, graph, batch, fused=fused, balanced=balanced) == plan
+        for fused in (True, False)
+        for balanced in (False, True)
+    )
+    return strategy if same else None

@@ -1,0 +1,47 @@
+"""A plan on its way to a tool."""
+
+from dataclasses import dataclass
+
+from trainwright.errors import BadInput
+from trainwright.model.architecture import Architecture
+from trainwright.plan.strategy import Strategy
+
+DEVICES_PER_NODE = 8  # where no cluster is stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """Knobs and batch; the model and its length if they are known; and how devices are spread over nodes.
+
+    `model` is the model as the user named it.
+    """
+
+    strategy: Strategy
+    global_batch: int
+    seq: int | None = None
+    model: str | None = None
+    architecture: Architecture | None = None
+    per_node: int = DEVICES_PER_NODE
+
+    def __post_init__(self) -> None:
+        if self.global_batch % (self.strategy.dp * self.strategy.micro_batch):
+            raise BadInput(
+                f'strategy "{self.strategy}": batch', self.global_batch,
+                f"does not divide by dp·mb = {self.strategy.dp * self.strategy.micro_batch}",
+                "change --batch, dp or mb",
+            )  # fmt: skip
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of a step: what a replica accumulates or sends through its pipeline."""
+        return self.global_batch // (self.strategy.dp * self.strategy.micro_batch)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that the devices fill."""
+        return -(-self.strategy.devices // self.per_node)
+
+    @property
+    def processes_per_node(self) -> int:
+        """Processes on each node, one for each device."""
+        return min(self.per_node, self.strategy.devices)

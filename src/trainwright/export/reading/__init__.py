@@ -1,0 +1,1 @@
+"""Configurations of other tools, read as plans."""

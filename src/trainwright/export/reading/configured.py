@@ -1,0 +1,39 @@
+"""What a user's configuration says."""
+
+from dataclasses import dataclass
+
+from trainwright.errors import BadInput
+from trainwright.model.architecture import Architecture
+from trainwright.plan.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """A plan as it was configured elsewhere: knobs, batch, length, and the model if it is in there.
+
+    `stack` is the software that it is for; `notes` say what was read and has no counterpart here.
+    """
+
+    strategy: Strategy
+    global_batch: int
+    stack: str
+    seq: int | None = None
+    architecture: Architecture | None = None
+    model: str | None = None  # a name of the catalog
+    notes: tuple[str, ...] = ()
+
+
+def replicas_of(devices: int | None, inside: int, source: str) -> int:
+    """Data-parallel replicas on so many devices, with so many in each."""
+    if devices is None:
+        raise BadInput(
+            source,
+            "no device count",
+            "how many devices it is for is not in it",
+            "state --devices or a cluster",
+        )
+    if devices % inside:
+        raise BadInput(
+            source, f"{devices} devices", f"do not divide by tp·cp·pp = {inside}", "state another count"
+        )
+    return devices // inside

@@ -1,0 +1,105 @@
+"""The tools that a plan can be handed to, by name."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.export import (
+    accelerate,
+    deepspeed,
+    maxtext,
+    megatron,
+    megatron_bridge,
+    nanotron,
+    own,
+    torchtitan,
+    torchtitan_toml,
+)
+from trainwright.export.ability import Gap, refuse, without
+from trainwright.export.handover import Handover
+from trainwright.export.launch import launch_of, render_slurm, render_torchrun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A tool: what it cannot be told, what to say besides, and the text that it reads."""
+
+    name: str
+    gaps: Callable[[Handover], Iterable[Gap]]
+    remarks: Callable[[Handover], Iterable[str]]
+    render: Callable[[Handover, list[str]], str]
+    needs_model: bool = False
+
+
+def _nothing(handover: Handover) -> tuple[()]:
+    return ()
+
+
+_BRIDGE = Target(
+    name=megatron_bridge.NAME, gaps=megatron_bridge.gaps, remarks=megatron_bridge.remarks,
+    render=megatron_bridge.render,
+)  # fmt: skip
+
+# A target is one module and one entry here.
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {
+        "megatron": Target(
+            name=megatron.NAME, gaps=megatron.gaps, remarks=megatron.remarks, render=megatron.render
+        ),
+        "megatron-bridge": _BRIDGE,
+        "nemo": replace(_BRIDGE, name="NeMo"),
+        "torchtitan": Target(
+            name=torchtitan.NAME, gaps=torchtitan.gaps, remarks=torchtitan.remarks, render=torchtitan.render
+        ),
+        "torchtitan-toml": Target(
+            name=torchtitan_toml.NAME, gaps=torchtitan_toml.gaps, remarks=torchtitan_toml.remarks,
+            render=torchtitan_toml.render,
+        ),
+        "deepspeed": Target(
+            name=deepspeed.NAME, gaps=deepspeed.gaps, remarks=deepspeed.remarks, render=deepspeed.render
+        ),
+        "nanotron": Target(
+            name=nanotron.NAME, gaps=nanotron.gaps, remarks=nanotron.remarks, render=nanotron.render
+        ),
+        "accelerate": Target(
+            name=accelerate.NAME, gaps=accelerate.gaps, remarks=accelerate.remarks, render=accelerate.render
+        ),
+        "maxtext": Target(
+            name=maxtext.NAME, gaps=maxtext.gaps, remarks=maxtext.remarks, render=maxtext.render
+        ),
+        "torchrun": Target(
+            name="torchrun", gaps=_nothing, remarks=_nothing, needs_model=True,
+            render=lambda handover, notes: render_torchrun(launch_of(handover), notes),
+        ),
+        "slurm": Target(
+            name="SLURM", gaps=_nothing, remarks=_nothing,
+            render=lambda handover, notes: render_slurm(launch_of(handover), notes),
+        ),
+        "trainwright": Target(
+            name=own.NAME, gaps=own.gaps, remarks=own.remarks, render=own.render, needs_model=True
+        ),
+    }
+)  # fmt: skip
+
+
+def export_text(handover: Handover, to: str, *, lenient: bool = False, notes: Iterable[str] = ()) -> str:
+    """What a tool reads to follow a plan; knobs that it has no words for raise, or become comments."""
+    if to not in TARGETS:
+        raise UnknownName("--to", to, TARGETS)
+    target = TARGETS[to]
+    if target.needs_model and handover.architecture is None:
+        raise BadInput(f"{target.name} plan", str(handover.strategy), "needs a model", "state --model")
+    gaps = list(target.gaps(handover))
+    if not lenient:
+        refuse(handover.strategy, gaps, target.name)
+    knobs = [gap for gap in gaps if hasattr(handover.strategy, gap.knob)]
+    told = replace(handover, strategy=without(handover.strategy, knobs))
+    strategy = handover.strategy
+    said = [
+        f"{strategy}, a global batch of {handover.global_batch}, {strategy.devices} devices",
+        *notes,
+        *(f"NOT EXPRESSED: {gap}" for gap in gaps),
+        *target.remarks(handover),
+    ]
+    return target.render(told, said)

@@ -1,0 +1,124 @@
+"""Laws of handing plans over: nothing is dropped in silence, and what is read back is the same plan."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from trainwright.errors import BadInput
+from trainwright.export.ability import without
+from trainwright.export.canonical import canonical
+from trainwright.export.handover import Handover
+from trainwright.export.reading.read import read_text
+from trainwright.export.targets import TARGETS, export_text
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, RECOMPUTES, Strategy
+
+MORE = 10 if os.environ.get("THOROUGH") else 1
+READABLE = ("megatron", "torchtitan", "torchtitan-toml", "deepspeed")
+LLAMA, MIXTRAL = load_model("llama3-8b"), load_model("mixtral-8x7b")
+
+
+def degrees(*values: int) -> st.SearchStrategy[int]:
+    return st.sampled_from(values)
+
+
+@st.composite
+def strategies(draw: st.DrawFn) -> Strategy:
+    """Any strategy that makes sense in itself, whatever tool could run it."""
+    dp, cp, pp = draw(degrees(1, 2, 3, 4, 8)), draw(degrees(1, 2, 4)), draw(degrees(1, 2, 4))
+    schedule = draw(st.sampled_from(["1f1b", "interleaved", "gpipe", "zb"])) if pp > 1 else "1f1b"
+    recompute = draw(st.sampled_from(RECOMPUTES))
+    shards = [each for each in range(2, dp * cp) if dp * cp % each == 0]
+    return Strategy(
+        dp=dp, tp=draw(degrees(1, 2, 4, 8)), sp=draw(st.booleans()), cp=cp, pp=pp,
+        cp_kind=draw(st.sampled_from(CP_KINDS)) if cp > 1 else "ring",
+        vpp=draw(degrees(1, 2, 4)) if schedule == "interleaved" else 1, schedule=schedule,
+        ep=draw(degrees(1, 2, 4)), etp=draw(degrees(1, 2)), zero=draw(degrees(0, 1, 2, 3)),
+        shard=draw(st.sampled_from([0, *shards])), micro_batch=draw(degrees(1, 2, 4)), recompute=recompute,
+        recompute_layers=draw(degrees(0, 2, 3)) if recompute == "full" else 0,
+        offload=draw(st.sampled_from(OFFLOADS)), precision=draw(st.sampled_from(PRECISIONS)),
+        overlap=draw(st.booleans()),
+    )  # fmt: skip
+
+
+@st.composite
+def handovers(draw: st.DrawFn) -> Handover:
+    strategy = draw(strategies())
+    arch = draw(st.sampled_from([None, LLAMA, MIXTRAL]))
+    if arch is LLAMA:  # which has no experts
+        strategy = replace(strategy, ep=1, etp=1)
+    return Handover(
+        strategy=strategy, global_batch=strategy.dp * strategy.micro_batch * draw(degrees(1, 8)),
+        architecture=arch, model=arch.name if arch else None, seq=draw(st.sampled_from([1024, 8192])),
+    )  # fmt: skip
+
+
+def expressible(handover: Handover, to: str) -> Handover:
+    """The handover without what the target cannot be told."""
+    for _ in range(4):
+        gaps = list(TARGETS[to].gaps(handover))
+        if any(gap.knob.startswith("model") for gap in gaps):
+            handover = replace(handover, architecture=None, model=None)
+        knobs = [gap for gap in gaps if not gap.knob.startswith("model")]
+        strategy = without(handover.strategy, knobs)
+        if any(gap.knob == "zero" for gap in gaps) and strategy.zero == 0 and strategy.cp > 1:
+            strategy = replace(strategy, zero=3)
+        if any(gap.knob == "cp_kind" for gap in gaps):
+            kinds = {"ring": "allgather", "allgather": "ring"}
+            strategy = replace(strategy, cp_kind=kinds[handover.strategy.cp_kind])
+        if any(gap.knob == "sp" for gap in gaps):
+            strategy = replace(strategy, sp=not handover.strategy.sp)
+        if any(gap.knob == "schedule" for gap in gaps) and to == "maxtext":
+            strategy = replace(strategy, schedule="gpipe")
+        handover = replace(handover, strategy=strategy)
+    return handover
+
+
+@pytest.mark.parametrize("to", READABLE)
+@settings(max_examples=40 * MORE, deadline=None)
+@given(handover=handovers())
+def test_a_plan_exported_and_read_back_is_the_same_plan(to: str, handover: Handover) -> None:
+    told = expressible(handover, to)
+    found = read_text(export_text(told, to), "exported", devices=told.strategy.devices)
+    assert found.strategy == canonical(told.strategy)
+    assert (found.global_batch, found.seq or told.seq) == (told.global_batch, told.seq)
+
+
+@pytest.mark.parametrize("to", sorted({*TARGETS} - {"torchrun", "trainwright"}))
+@settings(max_examples=8 * MORE, deadline=None)
+@given(handover=handovers())
+def test_leniently_everything_is_exported_and_every_gap_is_named(to: str, handover: Handover) -> None:
+    handover = replace(handover, architecture=None, model=None)
+    gaps = list(TARGETS[to].gaps(handover))
+    text = export_text(handover, to, lenient=True)
+    for gap in gaps:
+        assert f"NOT EXPRESSED: {gap}" in text
+    if gaps:
+        with pytest.raises(BadInput, match="cannot express plan"):
+            export_text(handover, to)
+
+
+@pytest.mark.parametrize("to", sorted({*TARGETS} - {"torchrun", "trainwright"}))
+@settings(max_examples=25 * MORE, deadline=None)
+@given(handover=handovers(), data=st.data())
+def test_no_knob_is_dropped_in_silence(to: str, handover: Handover, data: st.DataObject) -> None:
+    """Two plans that are not the same never give the same text, their heading left out."""
+    first = expressible(replace(handover, architecture=None, model="m" if to == "slurm" else None), to)
+    other = data.draw(strategies())
+    knob = data.draw(st.sampled_from([*Strategy.__dataclass_fields__]))
+    try:
+        changed = replace(first.strategy, **{knob: getattr(other, knob)})
+        second = replace(first, strategy=changed, global_batch=first.global_batch)
+        text = export_text(second, to)
+    except BadInput:
+        assume(False)
+    if canonical(changed) != canonical(first.strategy):
+        assert _body(text) != _body(export_text(first, to))
+
+
+def _body(text: str) -> str:
+    """A text without the line that repeats the strategy."""
+    return "\n".join(line for line in text.splitlines() if "a global batch of" not in line)
