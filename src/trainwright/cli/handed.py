@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
-from trainwright.cli.subject import MOST_BATCH, default_batch_tokens, default_precision
+from trainwright.cli.subject import MOST_BATCH, default_batch_tokens
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError
@@ -69,7 +69,7 @@ def parse_handed(options: argparse.Namespace) -> Handed:
         return _of_plan(_zoo(text, options, place), place)
     strategy = parse_strategy(text)
     if place.cluster and not set(PRECISIONS) & set(words):
-        strategy = replace(strategy, precision=default_precision(place.cluster.device))
+        strategy = replace(strategy, precision=place.cluster.device.usual_precision)
     return _of_strategy(options, strategy, place)
 
 
@@ -154,7 +154,7 @@ def _zoo(text: str, options: argparse.Namespace, place: Place) -> Plan:
         raise BadInput("plan", text, "depends on model and cluster", "state --model and --cluster")
     name, parameters = parse_zoo(text)
     graph = build_graph(place.architecture)
-    precision = default_precision(place.cluster.device)
+    precision = place.cluster.device.usual_precision
     parameters = ({} if precision == "bf16" else {"precision": precision}) | parameters
     batch = parse_whole(options.batch, "--batch", most=MOST_BATCH) if options.batch else 0
     batch = batch or max(default_batch_tokens(graph) // (place.seq or 1), place.cluster.count)
