@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.runtime import algorithms as tried
+from tests.runtime import torch_averaging
 from tests.runtime.pool import Pool
 from trainwright.algorithm.charge import all_messages
 from trainwright.algorithm.message import payload
@@ -22,6 +23,17 @@ CASES = (
     ("ist every=4 coverage=0.5 scale=share", "mlp", "adamw"),
     ("ist every=3 coverage=0.5 warmup=2 finish=3", "mlp", "sgd"),
     ("ist every=4 coverage=0.5", "residual", "sgd"),
+    ("streaming-diloco every=5 fragments=3 delay=1", "mlp", "adamw"),
+    ("compressed by=rand-k share=0.2 feedback=no", "mlp", "sgd"),
+    ("compressed by=rand-k share=0.2", "mlp", "sgd"),
+    ("compressed by=perm-k feedback=no", "mlp", "sgd"),
+    ("compressed by=top-k share=0.1", "mlp", "adamw"),
+    ("compressed by=natural feedback=no", "mlp", "sgd"),
+    ("compressed by=qsgd feedback=no", "mlp", "sgd"),
+    ("power-sgd rank=2", "mlp", "sgd"),
+    ("diana share=0.3", "mlp", "sgd"),
+    ("ef21 share=0.2", "mlp", "sgd"),
+    ("marina whole=0.3", "mlp", "sgd"),
 )
 
 
@@ -69,3 +81,18 @@ def test_a_subnetwork_takes_a_third_of_the_memory_of_the_whole_model(pool: Calla
     slices = max(pool(4).run(tried.resident, "ist every=4"))
     assert whole >= 4 * (2 * 512 * 512 + 26 * 512)
     assert slices < 0.4 * whole
+
+
+def test_exact_data_parallelism_is_that_of_torch(pool: Callable[[int], Pool], ran: Any) -> None:
+    theirs = pool(4).run(torch_averaging.run, "ddp")
+    for name, values in ran(CASES[0])[0]["values"].items():
+        assert values == pytest.approx(theirs[0][name], abs=1e-5)
+
+
+def test_local_sgd_is_that_of_torch(pool: Callable[[int], Pool]) -> None:
+    # Both meet after steps 3, 6 and 9 of 11; ours once more after the last, which is the mean of theirs.
+    theirs = pool(4).run(torch_averaging.run, "local")
+    ours = pool(4).run(tried.run, "local-sgd every=3", "mlp", "sgd")
+    for name, values in ours[0]["values"].items():
+        mean = np.mean([each[name] for each in theirs], axis=0)
+        assert values == pytest.approx(mean, abs=1e-5)

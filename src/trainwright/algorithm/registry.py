@@ -3,18 +3,30 @@
 from dataclasses import fields
 from typing import Any
 
+from trainwright.algorithm.compressed import Compressed
+from trainwright.algorithm.diana import Diana
 from trainwright.algorithm.diloco import DiLoCo
+from trainwright.algorithm.ef21 import Ef21
 from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.ist import Ist
 from trainwright.algorithm.local_sgd import LocalSgd
+from trainwright.algorithm.marina import Marina
+from trainwright.algorithm.power_sgd import PowerSgd
 from trainwright.algorithm.protocol import Algorithm
+from trainwright.algorithm.streaming import StreamingDiLoCo
 from trainwright.errors import BadInput, UnknownName
 
 ALGORITHMS: dict[str, type[Any]] = {
     "ddp": Exact,
     "local-sgd": LocalSgd,
     "diloco": DiLoCo,
+    "streaming-diloco": StreamingDiLoCo,
     "ist": Ist,
+    "compressed": Compressed,
+    "power-sgd": PowerSgd,
+    "diana": Diana,
+    "ef21": Ef21,
+    "marina": Marina,
 }
 
 

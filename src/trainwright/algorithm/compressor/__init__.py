@@ -1,0 +1,1 @@
+"""Compressors: what a worker sends instead of a vector, each in a file of its own."""

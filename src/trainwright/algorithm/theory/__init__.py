@@ -1,0 +1,1 @@
+"""Exact results on quadratics, where subnetworks and compressed gradients part ways; without torch."""

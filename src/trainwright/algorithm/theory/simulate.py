@@ -1,0 +1,128 @@
+"""Methods on quadratics, step by step, many independent trials at once."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.algorithm.theory.quadratic import Quadratic
+from trainwright.algorithm.theory.sketch import Windows
+from trainwright.algorithm.theory.subnetworks import Subnetworks
+
+Array = NDArray[np.float64]
+State = dict[str, Array]
+Chance = np.random.Generator
+Watch = Callable[[int, Array], None]  # after every round: its number, and x of all trials
+
+
+def simulate_subnetworks(
+    method: Subnetworks, start: Array, step: float, rounds: int, seed: int, local_steps: int = 1,
+    watch: Watch | None = None,
+) -> Array:  # fmt: skip
+    """x of all trials (rows of `start`) after some rounds of IST without the paper's scaling.
+
+    A round with several local steps trains each slice alone; where slices overlap, their mean is taken.
+    """
+    source, x = np.random.default_rng(seed), start.copy()
+    for number in range(rounds):
+        masks = method.windows.draw(len(x), source)
+        x = x - step * _gap(method, masks, x) if local_steps == 1 else merged(
+            method.quadratic, masks, x, step, local_steps
+        )  # fmt: skip
+        if watch:
+            watch(number, x)
+    return x
+
+
+def _gap(method: Subnetworks, masks: Array, x: Array) -> Array:
+    """A x - s without building A."""
+    w, v = method.weights
+    held = masks * x[:, None, :]
+    bent = np.einsum("ijl,kil->kij", method.quadratic.curvature, held, optimize=True) * masks
+    return np.asarray(w * bent.sum(1) - v * (masks * method.quadratic.slope).sum(1))
+
+
+def merged(quadratic: Quadratic, masks: Array, x: Array, step: float, local_steps: int) -> Array:
+    """x after one round of local steps on every slice."""
+    held = masks * x[:, None, :]
+    for _ in range(local_steps):
+        bent = np.einsum("ijl,kil->kij", quadratic.curvature, held, optimize=True)
+        held = held - step * masks * (bent - quadratic.slope)
+    return np.asarray(held.sum(1) / masks.sum(1))
+
+
+def rand_masks(count: int, quadratic: Quadratic, kept: int, source: np.random.Generator) -> Array:
+    """What each worker keeps of each of so many rounds under Rand-K: independent uniform subsets."""
+    scores = source.random((count, quadratic.workers, quadratic.dims))
+    return np.asarray((scores.argsort(-1).argsort(-1) < kept).astype(float))
+
+
+def perm_masks(count: int, quadratic: Quadratic, source: np.random.Generator) -> Array:
+    """The same under Perm-K: disjoint parts of one random order."""
+    held = quadratic.dims // quadratic.workers
+    return Windows(dims=quadratic.dims, workers=quadratic.workers, held=held).draw(count, source)
+
+
+def simulate_compressed(
+    quadratic: Quadratic, kind: str, kept: int, start: Array, step: float, rounds: int, seed: int,
+    watch: Watch | None = None,
+) -> Array:  # fmt: skip
+    """x of all trials after some steps of a compressed method: dcgd-rand, dcgd-perm, diana, ef21 or marina.
+
+    DIANA keeps `kept` coordinates at random, EF21 the largest, MARINA those of Perm-K, with a whole gradient
+    once in d/kept steps on average, so that all send about as much.
+    """
+    source, x = np.random.default_rng(seed), start.copy()
+    state: State = {}
+    for number in range(rounds):
+        x = x - step * _DIRECTIONS[kind](quadratic, kept, x, state, source)
+        if watch:
+            watch(number, x)
+    return x
+
+
+def _dcgd_rand(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    masks = rand_masks(len(x), q, kept, source)
+    return np.asarray((masks * q.gradients(x)).mean(1) * (q.dims / kept))
+
+
+def _dcgd_perm(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    return np.asarray((perm_masks(len(x), q, source) * q.gradients(x)).sum(1))
+
+
+def _diana(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    gradients = q.gradients(x)
+    shift = state.setdefault("shift", np.zeros_like(gradients))
+    sent = rand_masks(len(x), q, kept, source) * (gradients - shift) * (q.dims / kept)
+    found = (shift + sent).mean(1)
+    state["shift"] = shift + kept / q.dims * sent
+    return np.asarray(found)
+
+
+def _ef21(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    gradients = q.gradients(x)
+    known = state.setdefault("known", np.zeros_like(gradients))
+    change = gradients - known
+    ranks = np.abs(change).argsort(-1).argsort(-1)
+    state["known"] = known + change * (ranks >= q.dims - kept)
+    return np.asarray(state["known"].mean(1))
+
+
+def _marina(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    gradients = q.gradients(x)
+    if not state:
+        state |= {"before": gradients, "found": gradients.mean(1)}
+    change = perm_masks(len(x), q, source) * (gradients - state["before"])
+    whole = source.random(len(x)) < kept / q.dims
+    moved = state["found"] + change.sum(1)
+    state |= {"before": gradients, "found": np.where(whole[:, None], gradients.mean(1), moved)}
+    return state["found"]
+
+
+_DIRECTIONS: dict[str, Callable[..., Array]] = {
+    "dcgd-rand": _dcgd_rand,
+    "dcgd-perm": _dcgd_perm,
+    "diana": _diana,
+    "ef21": _ef21,
+    "marina": _marina,
+}
