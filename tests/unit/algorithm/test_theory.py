@@ -56,7 +56,7 @@ def test_2_trials_gather_around_the_fixed_point_as_the_covariance_says(step: flo
     errors = np.sqrt(np.diag(covariance) / trials)
     assert (np.abs(x.mean(0) - method.fixed_point()) < 5 * errors).all()
     assert np.cov(x.T) == pytest.approx(covariance, abs=6 * float(np.diag(covariance).max()) / trials**0.5)
-    assert np.linalg.norm(method.fixed_point() - MIXED.minimum) > 10 * errors.max()  # the bias is no noise
+    assert np.linalg.norm(method.fixed_point() - MIXED.minimum) > 5 * errors.max()  # the bias is no noise
 
 
 def test_2_the_bias_does_not_depend_on_the_step_and_the_variance_is_proportional_to_it() -> None:
@@ -280,7 +280,7 @@ def test_10_who_reaches_the_minimum_at_equal_floats(kind: str) -> None:
         for name in ("dcgd-rand", "dcgd-perm", "diana", "ef21", "marina")
     }
     apart = Subnetworks(quadratic=q, held=2)
-    stalled = simulate_subnetworks(apart, start, step, 800, seed=3)
+    stalled = simulate_subnetworks(apart, np.zeros((1000, DIMS)), step, 200, seed=3)
     assert all(gaps[name] < 1e-6 for name in ("diana", "ef21", "marina"))
     exact = kind in ("same", "meeting")
     assert (gaps["dcgd-perm"] < 1e-6) == exact

@@ -50,7 +50,8 @@ class Recursion:
     def moved(self, moment: Array, step: float) -> Array:
         """E[(I - cA) S (I - cA)']."""
         drift = self.mean @ moment
-        return moment - step * (drift + drift.T) + step**2 * self.conjugate(moment)
+        found = moment - step * (drift + drift.T) + step**2 * self.conjugate(moment)
+        return 0.5 * (found + found.T)  # or rounding makes it lopsided, and that part grows
 
     def square_rate(self, step: float) -> float:
         """The spectral radius of K: below 1 the variance stays bounded."""
