@@ -19,6 +19,7 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
 from trainwright.search.space import KNOBS, knob_name, knob_value
+from trainwright.sweep.columns import RESULTS
 from trainwright.sweep.paths import Path, resolve, unit_of, value_at
 from trainwright.sweep.types import Axis, Label, Setting
 from trainwright.units import parse_quantity
@@ -132,7 +133,11 @@ def _ratios(given: object, setting: Setting, path: Path, where: str) -> Values:
 
 
 def _are_ratios(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(e, str) and _TIMES.fullmatch(e) for e in given)
+    return (
+        isinstance(given, list)
+        and given != []
+        and all(isinstance(e, str) and _TIMES.fullmatch(e) for e in given)
+    )
 
 
 def _times(value: object, where: str) -> float:
@@ -217,7 +222,8 @@ def _baseline(setting: Setting, path: Path) -> Any:
 def _default_name(field: str, path: Path, ratio: bool) -> str:
     """The column of an axis: as its field is called, with the unit; as it was written if it has ratios."""
     words = field if ratio else ".".join(map(str, path))
-    return re.sub(r"[^A-Za-z0-9_]+", "_", words.removeprefix("cluster."))
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", words.removeprefix("cluster."))
+    return f"asked_{name}" if name in RESULTS else name
 
 
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:

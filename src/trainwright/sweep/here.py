@@ -104,8 +104,9 @@ class _Desk:
             self.closed = True
             self.changed.notify_all()
             for process in self.processes:
-                if process.poll() is None:
-                    process.kill()
+                process.kill()
+        for process in self.processes:
+            process.wait()
 
 
 def _employ(desk: _Desk, order: bytes) -> None:

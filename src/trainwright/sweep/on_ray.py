@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from trainwright.sweep.types import Sweep
 
 HOW_TO_GET = "pip install 'trainwright[ray]'"
 _POLL_S = 0.5
+_CONNECT_S = 5.0
 _AHEAD = 3  # tasks for each core that are asked for before the first is taken
 _makers: dict[str, Maker] = {}  # of a worker process: what it has learnt of a sweep serves its next task
 
@@ -79,6 +81,7 @@ def _load_ray() -> Any:
 
 def _connect(ray: Any, address: str) -> None:
     """Join a cluster; `local` starts one on this machine, which ends with the sweep."""
+    _check_reachable(address)
     paths = [str(Path(each).resolve()) for each in sys.path if each and Path(each).exists()]
     environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}}
     try:
@@ -88,6 +91,20 @@ def _connect(ray: Any, address: str) -> None:
         )  # fmt: skip
     except (ConnectionError, OSError, ValueError, RuntimeError, TimeoutError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise BadInput(
+            "--ray", address, f"cannot be reached ({reason})", "check that Ray runs there"
+        ) from None
+
+
+def _check_reachable(address: str) -> None:
+    """Raise at once if nothing listens at HOST:PORT; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(
             "--ray", address, f"cannot be reached ({reason})", "check that Ray runs there"
         ) from None

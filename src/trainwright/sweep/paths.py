@@ -22,7 +22,7 @@ _UNITS = {
     "bytes_per_s": "bytes/s", "flops_per_s": "flops/s", "_bytes": "bytes", "_s": "s", "_w": "W",
     "price_per_hour": "$/h",
 }  # fmt: skip
-_SPOKEN = {"bandwidth": "bytes_per_s", "price": "price_per_hour"}
+_SPOKEN = {"bandwidth": "bytes_per_s", "price": "price_per_hour", "peak": "peak_flops_per_s"}
 _DEPTH = 2  # of dataclasses inside dataclasses that are searched for a field
 
 
@@ -99,9 +99,10 @@ def _inside(here: Any, word: str, depth: int) -> Iterator[list[str | int]]:
 
 def _own(here: Any, word: str) -> list[str]:
     names = [field.name for field in fields(here)]
-    if word in names:
-        return [word]
-    meant = {_SPOKEN.get(word, word), *(word + ending for ending in _UNITS if ending.startswith("_"))}
+    for certain in (word, _SPOKEN.get(word, word)):
+        if certain in names:
+            return [certain]
+    meant = {word + ending for ending in _UNITS if ending.startswith("_")}
     meant |= {f"{word}_{ending}" for ending in _UNITS if not ending.startswith("_")}
     return [name for name in names if name in meant]
 

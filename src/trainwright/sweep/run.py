@@ -29,7 +29,7 @@ from trainwright.sweep.part import Made, points_per_part
 from trainwright.sweep.types import Sweep
 
 Progress = Callable[[int, int, str], None]  # points that are done, of how many, and words
-_SAVE_S = 1.0  # between manifests: what a kill can cost
+_SAVE_SHARE = 0.05  # of the time may go into saving manifests: a kill costs twenty times that of one
 
 
 class Cancelled(UnfinishedSweep):
@@ -103,16 +103,18 @@ def _continue(
     folder: Path, manifest: Manifest, make: "Callable[[list[int]], Iterator[Made]]", progress: Progress
 ) -> Manifest:
     """Make the parts that are missing, in order; the manifest is saved now and then, and at the end."""
-    saved, saved_s = manifest, time.monotonic()
+    saved, due_s = manifest, 0.0
     progress(_points(manifest), manifest.points, "")
     missing = list(range(len(manifest.parts), manifest.planned))
     parts = make(missing)
     try:
         for made in parts:
             manifest = add_part(folder, manifest, made.content, made.rows)
-            if time.monotonic() - saved_s >= _SAVE_S:
+            start_s = time.monotonic()
+            if start_s >= due_s:
                 save_manifest(folder, manifest)
-                saved, saved_s = manifest, time.monotonic()
+                saved, now_s = manifest, time.monotonic()
+                due_s = now_s + (now_s - start_s) / _SAVE_SHARE
             progress(_points(manifest), manifest.points, f"{sum(p.rows for p in manifest.parts[-1:]):,} rows")
     finally:
         if hasattr(parts, "close"):
