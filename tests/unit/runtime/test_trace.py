@@ -161,6 +161,13 @@ def test_random_numbers_other_than_dropouts_are_refused() -> None:
         trainwright.trace(noisy, classes())
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_recurrence_in_one_operation_is_refused_for_what_it_is(kind: type[nn.Module]) -> None:
+    rule = "does all steps of a recurrence in one operation, which no rule splits; write its steps out with"
+    with pytest.raises(BadInput, match=f"module {kind.__name__} .*: {rule}"):
+        trainwright.trace(kind(8, 8, batch_first=True), torch.zeros(2, 6, 8))
+
+
 def test_running_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     with pytest.raises(BadInput, match=r'module Sequential "add": changes a buffer .*; use layers without'):

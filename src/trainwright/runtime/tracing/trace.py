@@ -23,6 +23,8 @@ from trainwright.runtime.tracing.separate import separate
 from trainwright.runtime.tracing.simplify import simplify
 from trainwright.runtime.tracing.traced import Traced
 
+_RECURRENCES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
 
 def trace(module: nn.Module, example_inputs: Any) -> Traced:
     """A module as a graph with kernels, from what it does with the example inputs.
@@ -102,7 +104,12 @@ def _check_loss(name: str, node: Node) -> None:
 
 
 def _check_random(name: str, node: Node) -> None:
-    """Only dropout draws the same numbers under every plan."""
+    """Only dropout draws the same numbers under every plan; a recurrence is not split, even on samples."""
+    if op_name(node) in _RECURRENCES:
+        raise BadInput(
+            f"module {name}", op_name(node), "does all steps of a recurrence in one operation, which no rule splits",
+            "write its steps out with nn.Linear, or use attention",
+        )  # fmt: skip
     if op_name(node) not in ("dropout", "scaled_dot_product_attention"):
         raise BadInput(
             f"module {name}",
