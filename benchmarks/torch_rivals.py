@@ -126,7 +126,7 @@ class Part(nn.Module):
         if self.embedding is not None:
             x = self.embedding(x, torch.arange(x.shape[1])[None])
         for layer in self.layers:
-            x = layer(x, self.angles)
+            x = layer(x, *self.angles)
         return x if self.head is None else self.head(x)  # type: ignore[no-any-return]
 
 

@@ -78,8 +78,8 @@ def _layer_styles(case: Case) -> list[tuple[str, ParallelStyle]]:
         "ffn.up",
         *(["ffn.gate"] if case.arch.gated else []),
     )
-    whole = (Replicate(), None), (Replicate(),)
-    given = (stream, None), (stream,)
+    whole = (Replicate(), None, None), (Replicate(),)
+    given = (stream, None, None), (stream,)
     styles: list[tuple[str, ParallelStyle]] = [(name, ColwiseParallel()) for name in columns]
     styles += [(name, RowwiseParallel(output_layouts=stream)) for name in ("attention.output", "ffn.down")]
     styles += [

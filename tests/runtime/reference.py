@@ -1,4 +1,7 @@
-"""Transformers as plain torch modules, one for every architecture that the comparison with PyTorch uses."""
+"""Transformers for the comparison with PyTorch, in the blocks that data parallelism gathers one by one.
+
+What a backward keeps is measured, so what GPUs fuse is written out here; all else is the package's own.
+"""
 
 from typing import Any
 
@@ -7,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from trainwright.model.architecture import Architecture
+from trainwright.runtime.models import Attention, FeedForward, rotated
 
 
 class Rotate(torch.autograd.Function):
@@ -15,17 +19,12 @@ class Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         ctx.angles = cosine, sine
-        return _rotated(x, cosine, sine)
+        return rotated(x, cosine, sine)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         cosine, sine = ctx.angles
-        return _rotated(gradient, cosine, -sine), None, None
-
-
-def _rotated(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    left, right = x.chunk(2, dim=-1)
-    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)
+        return rotated(gradient, cosine, -sine), None, None
 
 
 class Gated(torch.autograd.Function):
@@ -68,56 +67,16 @@ class RmsNorm(nn.RMSNorm):
         return Scale.apply(x, self.weight)  # type: ignore[no-any-return]
 
 
-class Attention(nn.Module):
-    """Grouped-query attention on the heads that this rank has."""
-
-    def __init__(self, arch: Architecture) -> None:
-        super().__init__()
-        self.head_dim, self.rope = arch.head_dim, bool(arch.rope)
-        self.q = nn.Linear(arch.hidden, arch.heads * arch.head_dim, bias=arch.qkv_bias)
-        self.k = nn.Linear(arch.hidden, arch.kv_heads * arch.head_dim, bias=arch.qkv_bias)
-        self.v = nn.Linear(arch.hidden, arch.kv_heads * arch.head_dim, bias=arch.qkv_bias)
-        self.output = nn.Linear(arch.heads * arch.head_dim, arch.hidden, bias=arch.output_bias)
-
-    def forward(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        q, k, v = (_heads(each(x), self.head_dim) for each in (self.q, self.k, self.v))
-        if self.rope:
-            q, k = Rotate.apply(q, *angles), Rotate.apply(k, *angles)
-        mixed = functional.scaled_dot_product_attention(
-            q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-        )
-        return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-
-def _heads(x: torch.Tensor, head_dim: int) -> torch.Tensor:
-    return x.unflatten(2, (-1, head_dim)).transpose(1, 2)
-
-
-class FeedForward(nn.Module):
-    """Up and down around a nonlinearity, with a gate or without."""
-
-    def __init__(self, arch: Architecture) -> None:
-        super().__init__()
-        self.gate = nn.Linear(arch.hidden, arch.ffn, bias=arch.mlp_bias) if arch.gated else None
-        self.up = nn.Linear(arch.hidden, arch.ffn, bias=arch.mlp_bias)
-        self.down = nn.Linear(arch.ffn, arch.hidden, bias=arch.mlp_bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        up = self.up(x)
-        inner = functional.gelu(up) if self.gate is None else Gated.apply(self.gate(x), up)
-        return self.down(inner)  # type: ignore[no-any-return]
-
-
 class Layer(nn.Module):
     """Attention and feed-forward around a residual stream, norms first."""
 
     def __init__(self, arch: Architecture) -> None:
         super().__init__()
         self.norm1, self.norm2 = _norm(arch), _norm(arch)
-        self.attention, self.ffn = Attention(arch), FeedForward(arch)
+        self.attention, self.ffn = Attention(arch, Rotate.apply), FeedForward(arch, Gated.apply)
 
-    def forward(self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x), angles)
+    def forward(self, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x), cosine, sine)
         return x + self.ffn(self.norm2(x))  # type: ignore[no-any-return]
 
 
@@ -166,5 +125,5 @@ class Transformer(nn.Module):
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens, positions)
         for layer in self.layers:
-            x = layer(x, (self.cosine, self.sine))
+            x = layer(x, self.cosine, self.sine)
         return self.head(x)  # type: ignore[no-any-return]

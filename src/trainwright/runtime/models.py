@@ -1,5 +1,6 @@
 """Transformers of the catalog's kinds as plain PyTorch modules: what traces and plans are checked against."""
 
+from collections.abc import Callable
 from math import sqrt
 
 import torch
@@ -59,9 +60,9 @@ class Layer(nn.Module):
 class Attention(nn.Module):
     """Causal attention; query heads may share keys and values."""
 
-    def __init__(self, arch: Architecture) -> None:
+    def __init__(self, arch: Architecture, rotate: Callable[..., torch.Tensor] | None = None) -> None:
         super().__init__()
-        self.head_dim, self.rope = arch.head_dim, bool(arch.rope)
+        self.head_dim, self.rotate = arch.head_dim, (rotate or rotated) if arch.rope else None
         self.q = nn.Linear(arch.hidden, arch.heads * arch.head_dim, bias=arch.qkv_bias)
         self.k = nn.Linear(arch.hidden, arch.kv_heads * arch.head_dim, bias=arch.qkv_bias)
         self.v = nn.Linear(arch.hidden, arch.kv_heads * arch.head_dim, bias=arch.qkv_bias)
@@ -71,8 +72,8 @@ class Attention(nn.Module):
         q, k, v = (
             each(x).unflatten(2, (-1, self.head_dim)).transpose(1, 2) for each in (self.q, self.k, self.v)
         )
-        if self.rope:
-            q, k = _rotated(q, cosine, sine), _rotated(k, cosine, sine)
+        if self.rotate is not None:
+            q, k = self.rotate(q, cosine, sine), self.rotate(k, cosine, sine)
         shared = q.shape[1] != k.shape[1]
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
         return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
@@ -81,14 +82,15 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Up and down around a nonlinearity, with a gate or without."""
 
-    def __init__(self, arch: Architecture) -> None:
+    def __init__(self, arch: Architecture, gating: Callable[..., torch.Tensor] | None = None) -> None:
         super().__init__()
+        self.gating = gating or _gated
         self.gate = nn.Linear(arch.hidden, arch.ffn, bias=arch.mlp_bias) if arch.gated else None
         self.up = nn.Linear(arch.hidden, arch.ffn, bias=arch.mlp_bias)
         self.down = nn.Linear(arch.ffn, arch.hidden, bias=arch.mlp_bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
+        inner = F.gelu(self.up(x)) if self.gate is None else self.gating(self.gate(x), self.up(x))
         return self.down(inner)  # type: ignore[no-any-return]
 
 
@@ -123,7 +125,12 @@ def _random(*sizes: int) -> torch.Tensor:
     return torch.randn(sizes) / sqrt(sizes[-1])
 
 
-def _rotated(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+def _gated(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """SwiGLU (Shazeer 2020)."""
+    return F.silu(gate) * up
+
+
+def rotated(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     """Rotary positions: the two halves of each head turn together (Su et al. 2021)."""
     left, right = x.chunk(2, dim=-1)
     return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)

@@ -163,7 +163,7 @@ def test_random_numbers_other_than_dropouts_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_a_recurrence_in_one_operation_is_refused_for_what_it_is(kind: type[nn.Module]) -> None:
-    rule = "does all steps of a recurrence in one operation, which no rule splits; write its steps out with"
+    rule = "does a recurrence in one operation, which no rule splits; write its steps out with"
     with pytest.raises(BadInput, match=f"module {kind.__name__} .*: {rule}"):
         trainwright.trace(kind(8, 8, batch_first=True), torch.zeros(2, 6, 8))
 

@@ -107,7 +107,7 @@ def _check_random(name: str, node: Node) -> None:
     """Only dropout draws the same numbers under every plan; a recurrence is not split, even on samples."""
     if op_name(node) in _RECURRENCES:
         raise BadInput(
-            f"module {name}", op_name(node), "does all steps of a recurrence in one operation, which no rule splits",
+            f"module {name}", op_name(node), "does a recurrence in one operation, which no rule splits",
             "write its steps out with nn.Linear, or use attention",
         )  # fmt: skip
     if op_name(node) not in ("dropout", "scaled_dot_product_attention"):
