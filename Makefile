@@ -30,8 +30,9 @@ check: .venv/.installed-dev  ## lint, format, types
 calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION
 	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
 
-bench: .venv/.installed  ## speed, beside a reference measured in the same run
+bench: .venv/.installed-dev  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/strategies_per_second.py
+	$(BIN)/python benchmarks/points_per_second.py --full
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py
 	$(BIN)/python benchmarks/plan_to_timeline.py

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
-from trainwright.cli.subject import MOST_BATCH, default_batch_tokens
+from trainwright.cli.subject import MOST_BATCH
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError
@@ -20,6 +20,7 @@ from trainwright.plan.expand import expand
 from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import PRECISIONS, Strategy, parse_strategy
 from trainwright.plan.zoo import build_zoo, parse_zoo
+from trainwright.search.usual import usual_batch_tokens
 from trainwright.units import parse_whole
 
 _MOST_SEQ = 100_000_000
@@ -143,7 +144,7 @@ def _batch(options: argparse.Namespace, strategy: Strategy, place: Place) -> tup
         return parse_whole(options.batch, "--batch", most=MOST_BATCH), ""
     unit = strategy.dp * strategy.micro_batch
     if place.architecture and place.seq:
-        wanted = default_batch_tokens(build_graph(place.architecture)) // place.seq
+        wanted = usual_batch_tokens(build_graph(place.architecture)) // place.seq
         return unit * max(round(wanted / unit), 1), "The global batch is a guess by model size (see --batch)."
     rounds = 4 * strategy.pp if strategy.pp > 1 else 1
     return unit * rounds, "The global batch is a guess: 1 microbatch, or 4 for each stage (see --batch)."
@@ -157,7 +158,7 @@ def _zoo(text: str, options: argparse.Namespace, place: Place) -> Plan:
     precision = place.cluster.device.usual_precision
     parameters = ({} if precision == "bf16" else {"precision": precision}) | parameters
     batch = parse_whole(options.batch, "--batch", most=MOST_BATCH) if options.batch else 0
-    batch = batch or max(default_batch_tokens(graph) // (place.seq or 1), place.cluster.count)
+    batch = batch or max(usual_batch_tokens(graph) // (place.seq or 1), place.cluster.count)
     return build_zoo(name, graph, place.cluster.count, batch, **parameters)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from trainwright.cli.subject import Subject, check_precision
+from trainwright.cli.subject import Subject
 from trainwright.errors import BadInput
 from trainwright.model.flow import wire
 from trainwright.plan.expand import count_microbatches, expand
@@ -12,6 +12,7 @@ from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import ALIASES, PRECISIONS, SCHEDULES, Strategy, parse_strategy
 from trainwright.plan.text import parse_plan
 from trainwright.plan.zoo import ZOO, build_zoo, parse_zoo
+from trainwright.search.usual import check_precision
 from trainwright.simulate.whole import check_size
 
 _NUMBERED = (*ALIASES, "full", *Strategy.__dataclass_fields__)

@@ -9,7 +9,6 @@ from trainwright.cli.money import parse_prices
 from trainwright.cli.subject import (
     SAMPLES_PER_DEVICE,
     Subject,
-    check_precision,
     parse_batch,
     parse_subject,
 )
@@ -19,6 +18,7 @@ from trainwright.report import recommender as shown
 from trainwright.report.files import render_csv, render_json, save_text
 from trainwright.report.recommender import TablesSummary, summarize_laid
 from trainwright.search.tables import lay_instances, lay_tables
+from trainwright.search.usual import check_precision
 from trainwright.units import parse_whole, render_bytes
 
 # Options that speak of layers, tokens or sequences, with what they are if nobody states them.

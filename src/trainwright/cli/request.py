@@ -7,7 +7,6 @@ from trainwright.cli.knobs import LIMITED
 from trainwright.cli.subject import (
     MOST_BATCH,
     Subject,
-    check_precision,
     parse_batch,
     parse_subject,
 )
@@ -21,6 +20,7 @@ from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
+from trainwright.search.usual import able_knobs, check_precision
 from trainwright.units import parse_whole
 
 
@@ -96,11 +96,9 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
     precision = options.precision or device.usual_precision
     check_precision(precision, device)
     fixed: dict[str, tuple[int, ...]] = {
+        **able_knobs(stack),
         "precision": (PRECISIONS.index(precision),),
-        "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
-        "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),
-        "zero": stack.zeros,
-    } | {axis: (1,) for axis in AXES if axis not in stack.axes}
+    }
     for text in options.fix:
         knob, equals, value = text.partition("=")
         if not equals:

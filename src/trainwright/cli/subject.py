@@ -2,20 +2,19 @@
 
 import argparse
 from dataclasses import dataclass, replace
-from math import log2
 
 from trainwright.cluster.load import load_cluster
-from trainwright.cluster.types import Cluster, Device
+from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
 from trainwright.cost.load import Constants, Interval, load_constants, stack_name
 from trainwright.cost.source import build_source
-from trainwright.errors import BadInput, UnknownName
+from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.dlrm import TABLES
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.plan.strategy import PRECISIONS
+from trainwright.search.usual import usual_batch
 from trainwright.units import parse_quantity, parse_whole, render_si
 
 MOST_BATCH = 100_000_000
@@ -74,7 +73,7 @@ def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str
     elif options.batch_tokens:
         batch, how = _batch_of_tokens(options.batch_tokens, seq), f"{options.batch_tokens} tokens"
     else:
-        batch, how = _default_batch(subject.graph, subject.cluster, seq), "by model size, see --batch"
+        batch, how = usual_batch(subject.graph, subject.cluster, seq), "by model size, see --batch"
     return batch, batch_note(batch, seq, how)
 
 
@@ -104,29 +103,6 @@ def _batch_of_tokens(text: str, seq: int) -> int:
             "--batch-tokens", text, f"is more than {MOST_BATCH:,} sequences of {seq}", "ask for less"
         )
     return batch
-
-
-def default_batch_tokens(graph: Graph) -> int:
-    """Tokens per step by model size: 4M at 10 billion parameters, growing with the root, 0.5M to 16M."""
-    wanted = 4.0 * (parameters(graph) / 1e10) ** 0.5
-    return int(2 ** min(max(round(log2(wanted)), -1), 4) * 2**20)
-
-
-def _default_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
-    """Sequences per step: near the default tokens, the odd part of the device count times a power of two."""
-    batch = max(default_batch_tokens(graph) // seq, 1)
-    odd = cluster.count // (cluster.count & -cluster.count)
-    return int(odd * 2 ** max(round(log2(batch / odd)), 0))
-
-
-def check_precision(name: str, device: Device, thing: str = "--precision") -> None:
-    """Raise for a precision that the device would only imitate in a wider one."""
-    if name not in PRECISIONS:
-        raise UnknownName(thing, name, PRECISIONS)
-    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
-    if name not in rates:
-        able = ", ".join(each for each in PRECISIONS if each in rates)
-        raise BadInput(thing, name, f"{device.name} has no rate for it", f"use one of {able}")
 
 
 def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:

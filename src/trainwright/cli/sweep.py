@@ -108,13 +108,25 @@ def _tell(sweep: "Sweep", folder: Path, manifest: "Manifest", *, as_json: bool) 
     listed = ", ".join(f'"{each}"' for each in wanted)
     sql = f"select {listed} from points where feasible order by step_s, point limit {_SHOWN}"
     found = [[_cell(each) for each in row] for row in query(folder, sql).rows]
-    none = next(iter(query(folder, "select count(*) from points where not feasible").rows))[0]
-    tables.show(console, tables.table("The fastest", wanted, found, left=len(wanted) - 2))
-    if none:
-        tables.show(
-            console, f"{none:,} rows are not feasible; where rows are the best, the column why says it."
-        )
+    if found:
+        tables.show(console, tables.table("The fastest", wanted, found, left=len(wanted) - 2))
+    for line in _infeasible(folder):
+        tables.show(console, line)
     tables.show(console, f'Ask on: trainwright sweep query {folder} "select ... from points"')
+
+
+def _infeasible(folder: Path) -> list[str]:
+    """How many rows have nothing that fits, and the reasons that are told most often."""
+    from trainwright.sweep.query import query
+
+    if "feasible" not in (known := query(folder, "select * from points limit 0").columns):
+        return []
+    count = next(query(folder, "select count(*) from points where not feasible").rows)[0]
+    lines = [f"Not feasible: {count:,} rows."] if count else []
+    if count and "why" in known:
+        sql = "select why, count(*) as n from points where not feasible group by why order by n desc, why limit 3"
+        lines += [f"  {rows:,}: {why}" for why, rows in query(folder, sql).rows]
+    return lines
 
 
 def _query(options: argparse.Namespace) -> int:

@@ -1,19 +1,12 @@
-"""What is taken where a user states nothing: software, batch, precision, and the knobs that software has."""
+"""What is taken where a user states nothing: the batch, and the knobs and precisions that can be run."""
 
 from math import log2
 
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import AXES, Stack
-from trainwright.cost.load import GENERIC
+from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph, parameters
-from trainwright.plan.strategy import OFFLOADS, SCHEDULES
-
-_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
-
-
-def usual_stack(device: Device) -> str:
-    """What most users of a family of devices run."""
-    return _STACKS.get(device.family, "megatron-core")
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 
 
 def usual_batch_tokens(graph: Graph) -> int:
@@ -29,15 +22,18 @@ def usual_batch(graph: Graph, cluster: Cluster, seq: int) -> int:
     return int(odd * 2 ** max(round(log2(batch / odd)), 0))
 
 
-def usual_precision(device: Device) -> str:
-    """The 16-bit precision that a device has; of a CPU, what it was profiled in."""
-    if device.family == "cpu":
-        return "fp32"
-    return "bf16" if "bf16" in device.peak_flops_per_s else "fp16"
+def check_precision(name: str, device: Device, thing: str = "--precision") -> None:
+    """Raise for a precision that the device would only imitate in a wider one."""
+    if name not in PRECISIONS:
+        raise UnknownName(thing, name, PRECISIONS)
+    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
+    if name not in rates:
+        able = ", ".join(each for each in PRECISIONS if each in rates)
+        raise BadInput(thing, name, f"{device.name} has no rate for it", f"use one of {able}")
 
 
 def able_knobs(stack: Stack) -> dict[str, tuple[int, ...]]:
-    """The values of knobs that a stack can run, of those knobs where it cannot run all."""
+    """The values of knobs that a stack can run, of those knobs where it may not run all."""
     return {
         "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
         "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),

@@ -1,7 +1,7 @@
 """The folder of a sweep: Parquet files that are whole or not there, and a manifest of what is finished.
 
-    manifest.json            what the dataset was made from, and of each finished file its rows and digest
-    sweep.toml               the sweep as it was asked
+    _manifest.json           what the dataset was made from, and of each finished file its rows and digest
+    _sweep.toml              the sweep as it was asked
     points-000000.parquet    ...
 
 A file counts once the manifest names it. Files are written under another name, flushed to the disk and
@@ -21,7 +21,7 @@ from trainwright.errors import BadInput, TrainwrightError
 from trainwright.sweep.identity import program_digest, sweep_digest, versions
 from trainwright.sweep.types import Sweep
 
-MANIFEST, COPY = "manifest.json", "sweep.toml"
+MANIFEST, COPY = "_manifest.json", "_sweep.toml"  # what begins so, readers of datasets leave alone
 _FORMAT = 1
 
 

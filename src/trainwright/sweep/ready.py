@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import Interval, load_constants
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
 from trainwright.estimate.types import Job
 from trainwright.model.build import build_graph
+from trainwright.model.dlrm import TABLES
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.search.find import Question
-from trainwright.search.usual import able_knobs, usual_batch, usual_precision, usual_stack
+from trainwright.search.usual import able_knobs, check_precision, usual_batch
 from trainwright.sweep.axes import LOADERS, resolve_field
 from trainwright.sweep.paths import Path, value_at, with_value
 from trainwright.sweep.points import Points
@@ -86,39 +86,34 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     """The question that a setting asks, and how far off its answer can be."""
     cluster, graph = setting.cluster, build_graph(setting.model)
     _ = cluster.levels  # its network must be able to join all devices
-    stack, efficiency, interval = _costs(setting)
+    if TABLES in graph.sizes:
+        raise BadInput("model", graph.name, "has tables instead of layers", "use trainwright plan for it")
+    source = build_source(setting.cost, "", cluster, load_constants(), setting.stack)
     seq = setting.seq or setting.model.max_seq
     batch = setting.batch or (round(setting.batch_tokens / seq) if setting.batch_tokens else 0)
     if setting.batch_tokens and not batch:
         raise BadInput("batch_tokens", setting.batch_tokens, f"is less than a sequence of {seq}", "raise it")
     batch = batch or usual_batch(graph, cluster, seq)
-    job = Job(graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=seq, global_batch=batch)
-    fixed = {**able_knobs(stack), "precision": _precisions(setting), **setting.strategy}
+    job = Job(
+        graph=graph,
+        cluster=cluster,
+        stack=source.stack,
+        efficiency=source.efficiency,
+        seq=seq,
+        global_batch=batch,
+    )
+    fixed = {**able_knobs(source.stack), "precision": _precisions(setting), **setting.strategy}
     return Question(
-        job=job, batches=(batch,), fixed=fixed, most={"vpp": stack.most_vpp, **setting.most},
+        job=job, batches=(batch,), fixed=fixed, most={"vpp": source.stack.most_vpp, **setting.most},
         objective=objective, top=1, dollars_per_kwh=setting.dollars_per_kwh,
-    ), interval  # fmt: skip
-
-
-def _costs(setting: Setting) -> tuple[Stack, Efficiency, Interval]:
-    constants, device = load_constants(), setting.cluster.device
-    if setting.cost != "calibrated":
-        source = build_source(setting.cost, "", setting.cluster, constants, setting.stack)
-        if source is not None:
-            return source.stack, source.efficiency, source.interval
-    stack, efficiency = setting.stack or constants.stack(usual_stack(device)), constants.efficiency(device)
-    return stack, efficiency, constants.interval(efficiency, stack)
+    ), source.interval  # fmt: skip
 
 
 def _precisions(setting: Setting) -> tuple[int, ...]:
     device = setting.cluster.device
-    name = setting.precision or usual_precision(device)
-    if name not in PRECISIONS:
-        raise BadInput("precision", name, "is unknown", "use one of " + ", ".join(PRECISIONS))
-    rates = {"fp32" if dtype == "tf32" else dtype for dtype in device.peak_flops_per_s}
+    name = setting.precision or device.usual_precision
     for each in (name, *(PRECISIONS[code] for code in setting.strategy.get("precision", ()))):
-        if each not in rates:
-            raise BadInput("precision", each, f"{device.name} has no rate for it", "use another")
+        check_precision(each, device, "precision")
     return (PRECISIONS.index(name),)
 
 

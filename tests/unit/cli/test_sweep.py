@@ -43,8 +43,8 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     assert f"interrupted; what is finished is in {out}: run the same command again to go on" in errors
     assert "Traceback" not in errors
     names = set(contents(out))
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert names == {"manifest.json", "sweep.toml", *(part["file"] for part in manifest["parts"])}
+    manifest = json.loads((out / "_manifest.json").read_text())
+    assert names == {"_manifest.json", "_sweep.toml", *(part["file"] for part in manifest["parts"])}
 
 
 def test_an_example_is_a_sweep(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
 def test_mistakes_are_told_in_a_line(tmp_path: Path) -> None:
     assert "No such file" in fails("sweep", "nowhere.toml")
     assert "needs a folder and a query" in fails("sweep", "query", str(tmp_path))
-    assert "has no manifest.json" in fails("sweep", "check", str(tmp_path))
+    assert "has no _manifest.json" in fails("sweep", "check", str(tmp_path))
     assert "is none of query, plot" in fails("sweep", "qeury", "a", "b")
     assert "--x" in fails("sweep", "plot", str(tmp_path))
 

@@ -30,7 +30,7 @@ def test_sql_is_answered(folder: Path) -> None:
     "sql",
     [
         "copy points to '{}/stolen.csv'", "select * from read_csv('/etc/passwd')", "attach '{}/x.db'",
-        "set enable_external_access = true", "select * from '{}/manifest.json'", "install httpfs",
+        "set enable_external_access = true", "select * from '{}/_manifest.json'", "install httpfs",
     ],
 )  # fmt: skip
 def test_nothing_can_be_read_or_written_beside_it(folder: Path, tmp_path: Path, sql: str) -> None:
@@ -46,7 +46,7 @@ def test_a_query_that_fails_says_where_columns_are(folder: Path, sql: str) -> No
 
 
 def test_a_folder_that_is_no_sweep_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"has no manifest\.json"):
+    with pytest.raises(BadInput, match=r"has no _manifest\.json"):
         query(tmp_path, "select 1")
 
 

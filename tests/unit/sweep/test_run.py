@@ -51,6 +51,13 @@ def test_a_dataset_holds_every_point_once(whole: Path) -> None:
     assert {row[1] for row in rows} == {True, False}
 
 
+def test_the_folder_is_a_dataset_for_other_tools(whole: Path) -> None:
+    arrow = pytest.importorskip("pyarrow.dataset")
+    found = arrow.dataset(whole, format="parquet")
+    assert found.count_rows() == 18
+    assert {"point", "capacity", "inner", "step_s", "strategy"} <= set(found.schema.names)
+
+
 def test_several_processes_make_the_same_bytes(whole: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run_sweep(small_sweep(), tmp_path, workers=2, progress=lambda done, of, name: told.append((done, of)))
@@ -76,7 +83,7 @@ def test_a_finished_sweep_is_not_made_again(whole: Path) -> None:
 
 
 def test_another_sweep_is_refused(whole: Path) -> None:
-    with pytest.raises(BadInput, match=r"was made from another sweep: compare with .*sweep\.toml"):
+    with pytest.raises(BadInput, match=r"was made from another sweep: compare with .*_sweep\.toml"):
         run_sweep(changed('"20 GB"', '"21 GB"'), whole)
 
 
@@ -128,7 +135,7 @@ def test_a_query_tells_of_a_part_that_is_missing(whole: Path, tmp_path: Path) ->
 
 
 def test_a_manifest_that_is_none_is_told(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "_manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="is not a manifest of this program"):
         run_sweep(small_sweep(), tmp_path)
 
@@ -166,7 +173,7 @@ def test_a_quota_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert line.startswith('trainwright: file "')
     assert "cannot be written (File too large); make room" in line
     assert "Traceback" not in result.stderr
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["parts"] == []
+    assert json.loads((tmp_path / "out" / "_manifest.json").read_text())["parts"] == []
 
 
 @pytest.mark.parametrize("where", ["file/under", "/proc/nothing"])
