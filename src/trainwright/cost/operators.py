@@ -264,12 +264,17 @@ def looked_up_bytes(op: Op, sizes: Sizes, element_bytes: float) -> Array:
     return bytes_of(op.output, sizes, element_bytes) * sizes["pooling"]
 
 
+def table_traffic_bytes(op: Op, sizes: Sizes, element_bytes: float) -> tuple[Array, Array]:
+    """Bytes of tables and of their rows' state that a sparse gather meets, forward and backward."""
+    rows = looked_up_bytes(op, sizes, element_bytes)
+    state = rows / (sizes[op.output.dims[-1]] * element_bytes) * ROW_STATE_BYTES
+    return rows, 2.0 * (rows + state)
+
+
 def _lookup_backward_bytes(op: Op, sizes: Sizes, machine: Machine) -> Array:
     """What the update of looked-up rows moves: gradient in, rows and their state read and written."""
-    rows = looked_up_bytes(op, sizes, machine.element_bytes)
-    width = sizes[op.output.dims[-1]]
-    state = rows / (width * machine.element_bytes) * ROW_STATE_BYTES
-    return _moved(op, sizes, machine) + rows + 2.0 * state
+    read, updated = table_traffic_bytes(op, sizes, machine.element_bytes)
+    return _moved(op, sizes, machine) - read + updated
 
 
 def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
@@ -302,6 +307,9 @@ def op_traffic_bytes(op: Op, sizes: Sizes, machine: Machine) -> tuple[Array, Arr
             )
         )  # fmt: skip
         return forward, data + weight
+    if op.sparse:
+        both = (_moved(op, sizes, machine), _lookup_backward_bytes(op, sizes, machine))
+        return machine.stack.traffic * both[0], machine.stack.traffic * both[1]
     moved = _moved(op, sizes, machine) * (1.0 if op.kind == "attention" else machine.stack.traffic)
     if op.kind == "attention" and machine.stack.attention == "unfused":
         rows = _product(sizes, query_groups(op)) * sizes[query_dim(op)]

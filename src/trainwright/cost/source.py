@@ -18,7 +18,7 @@ from trainwright.errors import BadInput, UnknownName
 SOURCES = ("roofline", "calibrated", "profiled", "projected")
 MEASURED = ("profiled", "projected")
 # Nothing is lost on the way to the datasheet's rates.
-_ROOFLINE = Efficiency(
+ROOFLINE = Efficiency(
     gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
     attention_forward=1.0, attention_backward=1.0, inner_link=1.0, outer_link=1.0, host_link=1.0,
     inner_latency_s=0.0, outer_latency_s=0.0, inner_hop_s=0.0, outer_hop_s=0.0, basis="roofline",
@@ -73,7 +73,7 @@ def build_source(
         return fitted_source(constants, cluster, stack)
     if name == "roofline":
         return Source(
-            efficiency=_ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
+            efficiency=ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
             notes=("Operator times: the datasheet's rates, nothing lost: a bound, no prediction.",),
         )  # fmt: skip
     if file:
@@ -107,7 +107,7 @@ def _measured(name: str, profile: Profile, measured: Cluster, cluster: Cluster, 
     if not here or _runs_ahead(profile):  # the host's time is the stack's, beside the device's
         profile = replace(profile, operator_s=0.0)
     efficiency = replace(
-        _ROOFLINE if same_network else asked.constants.efficiency(cluster.device),
+        ROOFLINE if same_network else asked.constants.efficiency(cluster.device),
         kernels=build_kernels(name, profile, measured.device),
         table=build_table(profile.collectives) if same_network else None,
         kernel_s=profile.operator_s, host_link=0.7, basis=name,

@@ -11,8 +11,10 @@ from trainwright.cluster.types import Cluster, HybridModel
 from trainwright.cost.constants import Efficiency
 
 Array = NDArray[np.float64]
-# What tensors are told apart by: activations that wait for backward, and those that are worked on.
-CLASSES = ("optimizer", "gradients", "weights", "kept", "working")
+# What tensors are told apart by: activations that wait for backward, and those that are worked on. Tables
+# that are looked up in, with the state of their rows, leave the device first: a step meets few rows.
+TABLES = "tables"
+CLASSES = (TABLES, "optimizer", "gradients", "weights", "kept", "working")
 Shares = Mapping[str, tuple[Array, ...]]  # of each class, the share of its bytes in each expanded tier
 
 
@@ -49,9 +51,13 @@ def build_expansion(cluster: Cluster, efficiency: Efficiency) -> Expansion | Non
         tier_bytes=tuple(tier.capacity_bytes for tier in tiers),
         tier_bytes_per_s=tuple(tier.bytes_per_s * efficiency.memory for tier in tiers),
         latency_s=tuple(tier.latency_s for tier in tiers),
-        coldest=tuple(name for what in cluster.spill for name in wide.get(what, (what,))),
+        coldest=_coldest([name for what in cluster.spill for name in wide.get(what, (what,))]),
         hybrid=cluster.hybrid,
     )
+
+
+def _coldest(order: Sequence[str]) -> tuple[str, ...]:
+    return (TABLES, *order) if order else ()
 
 
 def hybrid_bytes_per_s(
@@ -72,12 +78,12 @@ def tier_shares(expansion: Expansion, sizes: Mapping[str, Array], pinned_bytes: 
     ends = list(accumulate((expansion.own_bytes, *expansion.tier_bytes[:-1])))
     tiers = [*zip(ends, [*ends[1:], np.inf], strict=True)]  # from where to where each one reaches
     if not expansion.coldest:
-        total = pinned_bytes + sum((sizes[name] for name in CLASSES), start=np.zeros(1))
+        total = pinned_bytes + sum(sizes.values(), start=np.zeros(1))
         parts = tuple(_within(np.zeros(1), total, tier) / np.maximum(total, 1.0) for tier in tiers)
         return dict.fromkeys(CLASSES, parts)
     found: dict[str, tuple[Array, ...]] = {}
     start = pinned_bytes
-    for name in reversed(expansion.coldest):
+    for name in (each for each in reversed(expansion.coldest) if each in sizes):
         size = sizes[name]
         end = start + size
         found[name] = tuple(_within(start, end, tier) / np.maximum(size, 1.0) for tier in tiers)
@@ -143,4 +149,5 @@ def _touches(shares: Shares, touched: Mapping[str, Array], tier: int) -> Array:
 
 def spilled_bytes(sizes: Mapping[str, Array], shares: Shares, names: Sequence[str] = CLASSES) -> Array:
     """Bytes of some classes that lie in expanded tiers."""
-    return sum((sizes[name] * sum(shares[name], start=np.zeros(1)) for name in names), start=np.zeros(1))
+    far = (sizes[name] * sum(shares[name], start=np.zeros(1)) for name in names if name in sizes)
+    return sum(far, start=np.zeros(1))

@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cluster.types import Cluster
-from trainwright.cost.tiers import Expansion, Shares, added_s, tier_shares, tier_traffic_bytes, with_working
+from trainwright.cost.tiers import (
+    TABLES,
+    Expansion,
+    Shares,
+    added_s,
+    tier_shares,
+    tier_traffic_bytes,
+    with_working,
+)
 from trainwright.estimate.layers import Part
 from trainwright.estimate.layouts import Layouts
 from trainwright.estimate.memory import MOVES_OPTIMIZER, Activations
@@ -21,7 +29,7 @@ Phase = tuple[Touched, Array, Array]  # what it touches by class, how long it co
 
 # What tables show: parts of memory, each of one or two classes of tensors.
 _PARTS: Mapping[str, tuple[str, ...]] = {
-    "weights": ("weights",), "gradients": ("gradients",), "optimizer": ("optimizer",),
+    "weights": ("weights", TABLES), "gradients": ("gradients",), "optimizer": ("optimizer",),
     "activations": ("kept", "working"),
 }  # fmt: skip
 TRAFFIC = "traffic"
@@ -151,6 +159,7 @@ def _class_sizes(job: Job, memory: Mapping[str, Array], kept: Array) -> dict[str
     """Bytes by class of tensors, each with its part of the reserve."""
     more = 1.0 + job.stack.fragmentation
     return {
+        TABLES: np.zeros(len(kept)),
         **{name: more * memory[name] for name in ("weights", "gradients", "optimizer")},
         "kept": more * kept,
         "working": more * np.maximum(memory["activations"] - kept, 0.0),

@@ -1,15 +1,25 @@
 """Step time and memory of recommenders: the closed form of table-parallel plans, over arrays of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, span
-from trainwright.cost.operators import ROW_STATE_BYTES, Machine, bytes_of, op_time
+from trainwright.cost.constants import Stack
+from trainwright.cost.operators import (
+    ROW_STATE_BYTES,
+    Machine,
+    bytes_of,
+    op_time,
+    op_traffic_bytes,
+    table_traffic_bytes,
+)
 from trainwright.cost.overlap import smooth_max
 from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
+from trainwright.cost.tiers import TABLES as TABLES_CLASS
+from trainwright.cost.tiers import added_s, build_expansion, tier_shares
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
 from trainwright.model.dlrm import TABLE_ROWS, TABLES, WIDTH
@@ -50,7 +60,9 @@ def estimate_tables(job: Job, shardings: Shardings) -> Estimates:
     local = _sizes(job, shardings, batch)
     blocks = [_block(job, segment, sizes, machine) for segment, sizes in local]
     exchange = _exchanges_s(links, shardings, local[0][1], machine, job)
-    return _put_together(job, shardings, links, blocks, exchange, _memory(job, shardings, local, machine))
+    memory = _memory(job, shardings, local, machine)
+    far = _far(job, local[0], blocks[0], memory, machine)
+    return _put_together(job, shardings, links, blocks, exchange, memory, far)
 
 
 def _sizes(job: Job, shardings: Shardings, batch: Array) -> list[tuple[Segment, dict[str, Array]]]:
@@ -122,6 +134,7 @@ def _put_together(
     blocks: Sequence[_Block],
     exchange: tuple[Array, Array],
     memory: dict[str, Array],
+    far: "_Far",
 ) -> Estimates:
     stack, count = job.stack, len(shardings)
     between = next(
@@ -139,7 +152,7 @@ def _put_together(
     compute_end, reduced_end = _beside(job, blocks, ways[1], reduce_s)
     share = stack.dp_overlap
     left = (1.0 - share) * reduce_s
-    step = forward_s + np.maximum(compute_end, reduced_end) + left + update + stack.step_s
+    step = forward_s + np.maximum(compute_end, reduced_end) + left + update + stack.step_s + far.added_s
     busy = sum((each.device_s(way) for each in blocks for way in (0, 1)), start=np.zeros(count))
     none = np.zeros(count)
     time = dict.fromkeys(TIMES, none) | {
@@ -148,6 +161,7 @@ def _put_together(
         "ep": exchange[0] + exchange[1],
         "dp": left + np.maximum(reduced_end - compute_end, 0.0),
         "optimizer": update,
+        "tiers": far.added_s,
         "overhead": np.full(count, stack.step_s),
     }
     time["launch"] = np.maximum(step - sum(time.values(), start=none), 0.0)
@@ -156,8 +170,8 @@ def _put_together(
     total = sum(memory.values(), start=none)
     return Estimates(
         step_s=step, busy_s=busy, time_s=time, communication_s=moved, memory_bytes=memory, total_bytes=total,
-        host_bytes=none, tiers_s=none, tier_bytes={},
-        feasible=total <= job.cluster.device.memory[0].capacity_bytes,
+        host_bytes=none, tiers_s=far.added_s, tier_bytes=far.tier_bytes,
+        feasible=total <= job.cluster.capacity_bytes,
     )  # fmt: skip
 
 
@@ -237,6 +251,44 @@ def _memory(
     return {name: parts[name] for name in MEMORY}
 
 
-def on_devices(job: Job, count: int) -> Job:
-    """The job on so many of its cluster's devices."""
-    return replace(job, cluster=replace(job.cluster, count=count))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Far:
+    """What lookups in expanded memory add to a step, and what lies there."""
+
+    added_s: Array
+    tier_bytes: Mapping[tuple[str, str], Array]
+
+
+def _far(
+    job: Job, tables: tuple[Segment, Sizes], block: _Block, memory: Mapping[str, Array], machine: Machine
+) -> _Far:
+    """What of the tables does not fit beside all else lies in expanded tiers; rows are met evenly."""
+    (segment, sizes) = tables
+    (lookup,) = segment.block.ops
+    expansion = build_expansion(job.cluster, job.efficiency)
+    count = len(sizes["batch"])
+    if expansion is None:
+        return _Far(added_s=np.zeros(count), tier_bytes={})
+    more = 1.0 + job.stack.fragmentation
+    size = more * tables_bytes(sizes, machine.precision, job.stack)
+    pinned = sum(memory.values(), start=np.zeros(count)) - size
+    shares = tier_shares(expansion, {TABLES_CLASS: size}, pinned)
+    touched = table_traffic_bytes(lookup, sizes, machine.element_bytes)
+    moved = op_traffic_bytes(lookup, sizes, machine)
+    own = {TABLES_CLASS: shares[TABLES_CLASS], "working": tuple(np.zeros(count) for _ in expansion.names)}
+    added = [
+        added_s(expansion, own, block.streaming_s[way], moved[way], {TABLES_CLASS: touched[way]})
+        for way in (0, 1)
+    ]
+    lying = {}
+    for tier, name in enumerate(expansion.names):
+        lying[name, "weights"] = size * shares[TABLES_CLASS][tier]
+        lying[name, "traffic"] = (touched[0] + touched[1]) * shares[TABLES_CLASS][tier]
+    return _Far(added_s=added[0] + added[1], tier_bytes=lying)
+
+
+def tables_bytes(sizes: Sizes, precision: str, stack: Stack) -> Array:
+    """Bytes of the tables of one device, with the state of their rows."""
+    rows = sizes[TABLES] * sizes[TABLE_ROWS]
+    weight = float(weight_sizes(stack, precision == "fp32")[0])
+    return rows * (weight * sizes[WIDTH] + ROW_STATE_BYTES)

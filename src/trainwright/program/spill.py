@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.operators import op_traffic_bytes
-from trainwright.cost.tiers import Expansion, Shares, added_s, tier_traffic_bytes, with_working
+from trainwright.cost.operators import op_traffic_bytes, table_traffic_bytes
+from trainwright.cost.tiers import TABLES, Expansion, Shares, added_s, tier_traffic_bytes, with_working
 from trainwright.program.buffers import Buffer
 from trainwright.program.bundles import Bundle
 from trainwright.program.entries import Entries, Entry, Group, Writer
@@ -67,6 +67,7 @@ def _add(
     touched = {
         "weights": np.array([reads * own["weights"]]),
         "gradients": np.array([2.0 * own["gradients"] if back else 0.0]),
+        TABLES: np.array([sum(_looked_up_bytes(program, route, step) for step in steps)]),
         "kept": np.array([known[0].get((route, block, place), 0.0) if group[1][0] != "N" else 0.0]),
     }
     device = writer.places.devices[place][0]
@@ -125,6 +126,16 @@ def _moved_bytes(program: Program, route: int, step: Step) -> float:
     return float(np.asarray(both[step.phase == "I"]).reshape(-1)[0])
 
 
+def _looked_up_bytes(program: Program, route: int, step: Step) -> float:
+    """Bytes of tables that an operator's part meets, in one direction."""
+    if step.kind != "compute" or not program.instances[step.instance].op.sparse:
+        return 0.0
+    builder, instance = program.builders[route], program.instances[step.instance]
+    sizes = local_sizes(builder.placed[step.instance], instance.op, builder.sizes(instance))
+    both = table_traffic_bytes(instance.op, sizes, program.setting.machine.element_bytes)
+    return float(both[step.phase == "I"].reshape(-1)[0])
+
+
 def _state_of_blocks(program: Program, writer: Writer) -> dict[tuple[str, int], dict[str, float]]:
     """Bytes of weights and gradients of each block on each place; not of tables that are looked up in."""
     found: dict[tuple[str, int], dict[str, float]] = {}
@@ -179,7 +190,7 @@ def _updated(program: Program, held: Sequence[Bundle]) -> Iterator[tuple[str, fl
     kept = sum(
         bundle.elements / len(bundle.sharded("optimizer"))
         for bundle in held
-        if "optimizer" not in bundle.offloads
+        if "optimizer" not in bundle.offloads and not bundle.rows
     )
     yield "optimizer", 2.0 * width.optimizer * kept
     yield "gradients", 2.0 * width.gradient * kept

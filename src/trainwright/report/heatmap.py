@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from math import isnan
 from pathlib import Path
+from textwrap import fill
 
 from trainwright.report.figures import render_page
 from trainwright.report.files import save_bytes, save_text
@@ -74,7 +75,7 @@ def render_heatmap_png(heatmap: HeatMap, dpi: int = 110) -> bytes:
             for column, value in enumerate(values):
                 colour = "black" if isnan(value) or value > middle else "white"
                 axes.text(column, row, _cell(value), ha="center", va="center", fontsize=8, color=colour)
-    drawing.supxlabel(heatmap.note, fontsize=8, x=0.02, ha="left")
+    drawing.supxlabel(fill(heatmap.note, 125), fontsize=8, x=0.02, ha="left")
     target = io.BytesIO()
     drawing.savefig(target, format="png", metadata={"Software": None})
     return target.getvalue()

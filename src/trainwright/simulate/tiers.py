@@ -1,18 +1,23 @@
 """Which tensors of a simulated step lie in expanded memory, and what that adds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright.cost.tiers import CLASSES, Expansion, build_expansion, tier_shares
+from trainwright.cost.tiers import CLASSES, TABLES, Expansion, build_expansion, tier_shares
 from trainwright.program.lower import Program
 from trainwright.program.spill import Spilled
+from trainwright.program.state import state_bytes
 from trainwright.program.table import CATEGORIES, Floats
 from trainwright.simulate.memory import Peaks, lifetimes, peaks
 from trainwright.simulate.timeline import Timeline
 
-_PARTS = {"kept": "activations", "working": "activations"}  # of classes of tensors, the part of memory
+_PARTS = {
+    "kept": "activations",
+    "working": "activations",
+    TABLES: "weights",
+}  # of classes of tensors, the part of memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +44,32 @@ def find_spilled(program: Program, timeline: Timeline) -> Spilled | None:
     more = 1.0 + setting.stack.fragmentation
     shares = {}
     for place, waiting in enumerate(_waiting_bytes(timeline, found)):
-        sizes, pinned = _sizes(found, place, float(waiting), more)
+        sizes, pinned = _sizes(found, place, float(waiting), _tables(program, timeline, place), more)
         if pinned + sum(float(each[0]) for each in sizes.values()) > expansion.own_bytes:
             shares[place] = tier_shares(expansion, sizes, np.array([pinned]))
     return Spilled(expansion=expansion, shares=shares) if shares else None
 
 
-def _sizes(found: Peaks, place: int, waiting: float, more: float) -> tuple[dict[str, Floats], float]:
+def _tables(program: Program, timeline: Timeline, place: int) -> dict[str, float]:
+    """Of the weights and the optimizer's state of a place, the bytes of tables that are looked up in."""
+    device = timeline.table.places[place][0]
+    found = {"weights": 0.0, "optimizer": 0.0}
+    for builder, route in zip(program.builders, program.routes, strict=True):
+        for bundle in route.bundles:
+            if bundle.rows and device in bundle.mesh.devices:
+                size = state_bytes(builder, bundle)
+                found = {what: each + size[what] for what, each in found.items()}
+    return found
+
+
+def _sizes(
+    found: Peaks, place: int, waiting: float, tables: Mapping[str, float], more: float
+) -> tuple[dict[str, Floats], float]:
     """Bytes by class of tensors at a place's peak, each with its part of the reserve; and what is pinned."""
     parts = dict(zip(CATEGORIES, found.category_bytes[place].tolist(), strict=True))
+    parts |= {what: max(parts[what] - size, 0.0) for what, size in tables.items()}
     classes = {
+        TABLES: sum(tables.values()),
         **{name: parts[name] for name in ("optimizer", "gradients", "weights")},
         "kept": min(waiting, parts["activations"]),
         "working": max(parts["activations"] - waiting, 0.0),
@@ -79,15 +100,20 @@ def tier_uses(
         return [() for _ in places]
     more = 1.0 + program.setting.stack.fragmentation
     waiting = _waiting_bytes(timeline, found)
-    return [_uses(expansion, found, place, (float(waiting[place]), more), spilled) for place in places]
+    return [
+        _uses(
+            expansion, _sizes(found, place, float(waiting[place]), _tables(program, timeline, place), more),
+            spilled.traffic_bytes.get(place) if spilled else None,
+        )
+        for place in places
+    ]  # fmt: skip
 
 
 def _uses(
-    expansion: Expansion, found: Peaks, place: int, kept: tuple[float, float], spilled: Spilled | None
+    expansion: Expansion, held: tuple[dict[str, Floats], float], moved: Sequence[float] | None
 ) -> tuple[TierUse, ...]:
-    sizes, pinned = _sizes(found, place, *kept)
+    sizes, pinned = held
     shares = tier_shares(expansion, sizes, np.array([pinned]))
-    moved = spilled.traffic_bytes.get(place) if spilled else None
     result = []
     for tier, name in enumerate(expansion.names):
         parts = dict.fromkeys(("weights", "gradients", "optimizer", "activations"), 0.0)

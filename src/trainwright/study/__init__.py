@@ -5,5 +5,6 @@ from collections.abc import Mapping
 STUDIES: Mapping[str, str] = {
     "flexible-plans": "plans beyond knobs against systems of 2022 and against all knobs of today",
     "comp-vs-comm": "the share of communication in models and machines to come, from one profiled layer",
+    "cluster-design": "parallelization and cluster chosen together: memory, network, cost, what to buy next",
     "scaling": "what more devices give: throughput, power, money and communication as a cluster grows",
 }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import HybridModel, MemoryTier
 from trainwright.cost.load import load_constants
 from trainwright.estimate.tables import estimate_tables
 from trainwright.estimate.types import Job
@@ -52,6 +53,46 @@ def test_closed_form_and_simulation_agree(
     held = max(need.total_bytes for need in simulated.needs)
     assert closed.total_bytes[0] == pytest.approx(held, rel=0.01)
     assert sum(closed.time_s.values())[0] == pytest.approx(closed.step_s[0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("rate", "hybrid"), [(100e9, "serial"), (500e9, "concurrent")])
+def test_both_agree_where_tables_lie_in_expanded_memory(rate: float, hybrid: HybridModel) -> None:
+    asked = expanded(job("dlrm-12t", "h100:64"), 480e9, rate, hybrid)
+    closed = estimate_tables(asked, stack_shardings([Sharding(rows=64)]))
+    plan = build_zoo("table-parallel", asked.graph, 64, int(asked.global_batch), tables=1, rows=64)
+    setting = Setting(
+        graph=asked.graph, cluster=asked.cluster, stack=asked.stack, efficiency=asked.efficiency, seq=1
+    )
+    simulated = simulate_plan(setting, plan)
+    assert simulated.fits
+    assert closed.feasible[0]
+    assert closed.step_s[0] == pytest.approx(simulated.step_s, rel=0.02)
+    assert closed.tiers_s[0] > 0.0
+
+
+def test_lookups_far_away_take_their_bytes_over_that_bandwidth() -> None:
+    near = job("dlrm-12t", "h100:64")
+    far = expanded(near, 480e9, 100e9, "serial")
+    shardings = stack_shardings([Sharding(rows=64)])
+    before, after = (estimate_tables(each, shardings) for each in (near, far))
+    assert not before.feasible[0]
+    moved = after.tier_bytes["expanded", "traffic"][0]
+    own = near.cluster.device.memory[0].bytes_per_s
+    more = moved / near.efficiency.memory * (1 / 100e9 - 1 / own)
+    assert after.step_s[0] - before.step_s[0] == pytest.approx(more, rel=0.02)
+
+
+def test_expansion_lets_instances_be_smaller() -> None:
+    asked = job("dlrm-1.2t", "a100:64")
+    more = expanded(asked, 640e9, 500e9, "serial")
+    assert min(each.devices for each in lay_instances(more, 512, "fp32")) == 8
+
+
+def expanded(asked: Job, size: float, rate: float, hybrid: HybridModel) -> Job:
+    device = asked.cluster.device
+    tier = MemoryTier(name="expanded", capacity_bytes=size, bytes_per_s=rate, access="direct")
+    changed = replace(device, memory=(device.memory[0], tier))
+    return replace(asked, cluster=replace(asked.cluster, device=changed, hybrid=hybrid))
 
 
 def test_every_sharding_uses_all_devices_and_cuts_no_more_than_there_is() -> None:

@@ -1,0 +1,94 @@
+"""`trainwright study cluster-design`: parallelization and cluster chosen together."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainwright.study.cluster_design import Asked, Study
+
+_TITLE = "Parallelization and cluster chosen together"
+_MOST = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study; defaults are those of `Asked`."""
+    add = parser.add_argument
+    add("--model", metavar="MODEL", help="a transformer (default: transformer-1t)")
+    add("--recommender", metavar="MODEL", help="a DLRM (default: dlrm-1.2t)")
+    add("--devices", metavar="N", help="of every cluster, a power of two (default: 1024)")
+    add("--batch", metavar="N", help="sequences a step, a power of two (default: 256)")
+    add("--clusters", metavar="C,D", help="to compare: devices like h100@dgx-h100, or TOML files of clusters")
+    add("--out", metavar="DIR", help="tables (CSV, JSON), figures and heat maps (HTML, PNG) and an index")
+    add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict, tell, and write what was asked for."""
+    from trainwright.report.files import render_json, save_text
+    from trainwright.study.cluster_design import run_study
+    from trainwright.study.cluster_design_tables import study_tree
+
+    study = run_study(_asked(options))
+    notes = save_study(study, Path(options.out)) if options.out else []
+    if options.json == "-":
+        print(render_json(study_tree(study)), end="")
+        return 0
+    if options.json:
+        save_text(Path(options.json), render_json(study_tree(study)))
+    tell(study, notes)
+    return 0
+
+
+def _asked(options: argparse.Namespace) -> "Asked":
+    """What the options say, over the defaults."""
+    from trainwright.study.cluster_design import Asked
+    from trainwright.units import parse_whole
+
+    stated: dict[str, object] = {
+        name: getattr(options, name) for name in ("model", "recommender") if getattr(options, name)
+    }
+    for name in ("devices", "batch"):
+        if text := getattr(options, name):
+            stated[name] = parse_whole(text, f"--{name}", most=_MOST)
+    if options.clusters:
+        stated["clusters"] = tuple(dict.fromkeys(each.strip() for each in options.clusters.split(",")))
+    return Asked(**stated)  # type: ignore[arg-type]
+
+
+def save_study(study: "Study", folder: Path) -> list[str]:
+    """Tables, figures where they can be drawn, and the index; what to tell of them."""
+    from trainwright.cli.study_folder import Findings, save_folder
+    from trainwright.study import cluster_design_tables as tables
+    from trainwright.study.cluster_design_figures import study_figures, study_maps
+
+    findings = Findings(
+        title=_TITLE, tables=tables.study_tables(study), tree=tables.study_tree(study),
+        figures=study_figures(study), lines=tables.head_lines(study), maps=study_maps(study),
+    )  # fmt: skip
+    return save_folder(findings, folder)
+
+
+def tell(study: "Study", notes: list[str]) -> None:
+    """Tables for people, then claim by claim what was found."""
+    from trainwright.report import tables as printed
+    from trainwright.study import cluster_design_tables as tables
+    from trainwright.study.cluster_design_figures import study_figures
+    from trainwright.study.design_clusters import FREE, METHOD, TABLES
+
+    console = printed.open_console()
+    for line in tables.head_lines(study):
+        printed.show(console, printed.indented(console, line))
+    printed.show(console, tables.footprint_table(study))
+    for memory in study.sweeps:
+        printed.show(console, tables.sweep_table(study, memory))
+    for space in (METHOD, FREE, TABLES):
+        printed.show(console, tables.clusters_table(study, space))
+    printed.show(console, tables.front_table(study), tables.instances_table(study))
+    for name in study.values:
+        printed.show(console, tables.value_table(study, name))
+    for figure in study_figures(study):
+        told = f"[{figure.verdict}] {figure.claim} {figure.finding}"
+        printed.show(console, printed.indented(console, told))
+    for line in notes:
+        printed.show(console, line)
