@@ -31,6 +31,10 @@ CASES = (
     ("llama3-8b", "h100:16", "dp4 tp2 pp2 mb1 zero1 1f1b", 64),
     ("llama3-8b", "h100:16", "dp4 pp4 mb1 zero0 gpipe", 64),
     ("llama3-8b", "h100:16", "dp2 tp2 sp pp4 vpp2 mb1 zero1 interleaved selective", 32),
+    # Gradients of all chunks but the first are reduced beside the last round of the others.
+    ("llama2-13b", "a100:64", "dp8 tp2 sp pp4 vpp5 mb1 zero0 interleaved", 64),
+    ("llama2-70b", "h100:256", "dp16 tp8 sp pp2 vpp8 mb2 zero1 interleaved selective", 256),
+    ("gpt3-175b", "h100:4608", "dp48 tp8 sp pp12 vpp8 mb2 zero1 interleaved", 1152),
     # 126 layers and two ends are 128 chunks
     ("llama3-405b", "gb200:64", "dp1 tp4 sp pp16 vpp8 mb1 zero1 interleaved selective", 32),
     ("gpt3-13b", "a100:32", "dp1 tp4 pp8 mb1 zero0 1f1b full", 64),

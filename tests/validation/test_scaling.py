@@ -209,10 +209,10 @@ class TestStrongScaling:
 
     def test_gpt3_on_96_to_4608_h100(self) -> None:
         # Megatron-LM's README: 47 to 42 %, batch 1,152; its degrees there are not published. TP 8 is that of
-        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 50 to 35 % (PP 6,
-        # then PP 12); over all degrees 52 to 37 %. So 96 devices are within 4 points and 4,608 are 6.5 off:
-        # there 14 % of the step is exposed ZeRO-1 traffic (the model hides it beside one microbatch's
-        # backward and one's forward only), 9 % the bubble, 8 % tensor parallelism.
+        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 50 to 38 % (PP 6,
+        # then PP 8 with 12 chunks); over all degrees 52 to 41 %. It was 35 % while the closed form hid
+        # ZeRO-1's traffic beside one microbatch only, which an interleaved schedule does not, and which the
+        # simulation had shown: no constant was changed for it.
         setting = build_setting(Asked(model="gpt3-175b", stack="megatron-core", seq=2048))
         kind = Kind(name="tp8", tp=(8,), pp=(4, 6, 8, 12, 16), interleaved=True)
         mfu = []
@@ -220,9 +220,11 @@ class TestStrongScaling:
             ((point,),) = best_points(setting, count, [Batch(size=1152, kinds=(kind,))])
             assert point is not None
             mfu.append(point.mfu)
-        assert all(high < low for low, high in pairwise(mfu))
+        # On 96 devices chunks do not fit into memory, which costs as much as twice the devices do.
+        assert all(high < low + 0.002 for low, high in pairwise(mfu))
+        assert all(high < low for low, high in pairwise(mfu[1:]))
         assert mfu[0] == pytest.approx(0.47, abs=0.04)
-        assert 0.32 <= mfu[-1] <= 0.46
+        assert mfu[-1] == pytest.approx(0.42, abs=0.04)
 
 
 class TestMeasuredCurves:

@@ -234,7 +234,7 @@ def _work(
         received_s=received,
         pipeline=pipeline,
         pipeline_s=pipeline.step_s(microbatches),
-        reduce_s=_reduce_s(model, strategies, layout, layer, pipeline.middle.away_s),
+        reduce_s=_reduce_s(model, strategies, layout, layer, pipeline.middle.away_s, microbatches),
         update_s=layouts.update_s[layout]
         + MOVES_OPTIMIZER[strategies.offload] * layouts.update_moved_s[layout],
     )
@@ -310,27 +310,38 @@ def _reduce_s(
     layout: Ints,
     layer: LayerTimes,
     away: tuple[Array, Array],
+    microbatches: Array,
 ) -> Array:
     """What a step shows of its gradient reductions, which the last microbatch's backward hides, and of its
     gathers of new weights, which the next forward hides; the first layer's are beside nothing.
 
-    A pass that waits for copies (`away`) hides as much more.
+    A pass that waits for copies (`away`) hides as much more. Of several chunks, all but the first one's have
+    beside them what a row does for the other microbatches of its last round in the chunks that are left.
     """
     layouts, stages = model.layouts, model.layouts.stages
     share = layouts.reduce_overlap[layout] * strategies.overlap
-    edge, layers = layouts.edge[layout], np.maximum(stages.middle[layout] - 1.0, 0.0)
+    edge, every = layouts.edge[layout], np.maximum(stages.middle[layout], 1.0)
+    of_chunk = every / strategies.vpp
+    inside = np.maximum(of_chunk - 1.0, 0.0)
+    others = (strategies.vpp - 1.0) * np.minimum(strategies.pp, microbatches) * of_chunk
     i = model.job.stack.interference
     total = np.zeros(len(strategies))
-    inside = layers / np.maximum(stages.middle[layout], 1.0)
     for whole, work, waits in (
         (layouts.reduce_s[layout], layer.inputs_s + layer.weights_s, away[1]),
         (layouts.renew_s[layout], layer.forward_s, away[0]),
     ):
-        inner, beside = whole * (1.0 - edge), layers * work + inside * waits
-        total = total + whole * edge + shown_s(beside, inner, share, i)
-        # The last microbatch goes back through stages that are all slowed in turn, the first one forward too.
-        slowed = i * np.minimum(inner * share, beside)
-        total = total + (strategies.pp - 1) / strategies.vpp * slowed
+        inner = whole * (1.0 - edge)
+        hidden = inner * share
+        near = inside * work + inside / every * waits  # of the first chunk's own pass
+        far = near + others * work
+        # What is left over of the first chunk's after its own pass, or of all after everything.
+        left = np.maximum(hidden * inside / np.maximum(every - 1.0, 1.0) - near, hidden - far)
+        total = total + whole * edge + inner - hidden + np.maximum(i * hidden, left)
+        # The last microbatch goes back through stages that are all slowed in turn, the first one forward too;
+        # rows of several chunks go in step, most of the time slowed together.
+        turns = (strategies.pp - 1) / strategies.vpp
+        turns = np.where(strategies.vpp > 1, np.minimum(turns, 1.0), turns)
+        total = total + turns * i * np.minimum(hidden, far)
     return total
 
 
