@@ -124,8 +124,8 @@ def _infeasible(folder: Path) -> list[str]:
     count = next(query(folder, "select count(*) from points where not feasible").rows)[0]
     lines = [f"Not feasible: {count:,} rows."] if count else []
     if count and "why" in known:
-        sql = "select why, count(*) as n from points where not feasible group by why order by n desc, why limit 3"
-        lines += [f"  {rows:,}: {why}" for why, rows in query(folder, sql).rows]
+        sql = "select why, count(*) as n from points where not feasible group by why order by n desc, why"
+        lines += [f"  {rows:,}: {why}" for why, rows in query(folder, f"{sql} limit 3").rows]
     return lines
 
 

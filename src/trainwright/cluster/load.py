@@ -16,6 +16,7 @@ and `network` are catalog names, or tables that may start from one and change an
 
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,11 @@ def _parse_cluster(text: str) -> Cluster:
 
 
 def _load_file(path: Path) -> Cluster:
-    thing = f"cluster file {path}"
-    table = _read(path)
+    return build_cluster(_read(path), f"cluster file {path}", path.stem)
+
+
+def build_cluster(table: Mapping[str, Any], thing: str, usual_name: str) -> Cluster:
+    """The cluster that a table of `CLUSTER_KEYS` describes; errors name `thing`."""
     check_keys(table, CLUSTER_KEYS, thing)
     for key in ("count", "device"):
         if key not in table:
@@ -122,7 +126,7 @@ def _load_file(path: Path) -> Cluster:
     network = table.get("network", device.network)
     if isinstance(network, dict) and not {"base", "level"} & set(network):
         network = {"base": device.network} | network
-    name = table.get("name", path.stem)
+    name = table.get("name", usual_name)
     if not isinstance(name, str):
         raise BadInput(f"{thing} name", name, "is not text", "write it in quotes")
     return Cluster(

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.cluster.load import load_cluster
+from trainwright.cluster.load import build_cluster, load_cluster
+from trainwright.cluster.types import Cluster
 from trainwright.cost.load import load_constants, stack_name
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
@@ -85,9 +86,8 @@ def result_columns(sweep: Sweep) -> tuple[str, ...]:
 
 
 def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
-    for key in ("model", "cluster"):
-        if not isinstance(table.get(key), str):
-            raise BadInput(f"sweep {key}", table.get(key), "is missing or not text", f'add {key} = "..."')
+    if not isinstance(table.get("model"), str):
+        raise BadInput("sweep model", table.get("model"), "is missing or not text", 'add model = "..."')
     knobs, most = _knobs(table.get("strategy", {}))
     tokens, cost = table.get("batch_tokens", 0), _text(table, "cost", "calibrated")
     if cost not in COSTS:
@@ -95,7 +95,7 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
     price = table.get("electricity")
     return Setting(
         model=load_model(beside(table["model"], folder)),
-        cluster=load_cluster(beside(table["cluster"], folder)),
+        cluster=_cluster(table.get("cluster"), folder),
         stack=load_constants().stack(stack_name(_text(table, "stack", ""))) if "stack" in table else None,
         cost=cost,
         seq=_whole(table, "seq"),
@@ -106,6 +106,17 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
         most=most,
         dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,
     )
+
+
+def _cluster(given: object, folder: Path | None) -> Cluster:
+    """A cluster by name or file, or as a table of what a cluster file has."""
+    if isinstance(given, dict):
+        cluster = build_cluster(given, "sweep cluster", "of the sweep")
+        _ = cluster.levels  # its network must be able to join all devices
+        return cluster
+    if not isinstance(given, str):
+        raise BadInput("sweep cluster", given, "is neither text nor a table", 'add cluster = "h100:512"')
+    return load_cluster(beside(given, folder))
 
 
 def _knobs(table: object) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:

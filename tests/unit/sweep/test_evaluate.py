@@ -149,6 +149,20 @@ def test_an_axis_of_whole_clusters_takes_parts_of_each() -> None:
     assert by["a100:8", 1.0] / by["h100:8", 1.0] == pytest.approx(989 / 312, rel=0.01)
 
 
+def test_expanded_memory_is_swept_like_any_field() -> None:
+    text = small_sweep().text.split("[[axis]]")[0].replace('cluster = "h100:8"\n', "")
+    text += '[cluster]\ncount = 8\n[cluster.device]\nbase = "h100"\n[[cluster.device.memory]]\nname = "cxl"\n'
+    text += 'capacity = "1 TB"\nbandwidth = "1 TB/s"\naccess = "direct"\n'
+    text += '[[axis]]\nfield = "cluster.memory.hbm.capacity"\nname = "own"\nvalues = ["10 GB", "80 GB"]\n'
+    text += (
+        '[[axis]]\nfield = "cluster.memory.cxl.bandwidth"\nname = "rate"\nvalues = ["50 GB/s", "1 TB/s"]\n'
+    )
+    columns = rows_of(parse_sweep(text)).columns
+    slow, fast, roomy, _ = columns["step_s"]
+    assert slow > fast > roomy > 0
+    assert columns["time_tiers_s"][0] > columns["time_tiers_s"][1] > 0 == columns["time_tiers_s"][2]
+
+
 def test_all_rows_hold_every_strategy_of_every_point() -> None:
     sweep = replace(small_sweep(), rows="all")
     evaluator, size = Evaluator(sweep), 0

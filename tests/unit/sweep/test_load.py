@@ -135,6 +135,17 @@ def test_files_are_found_beside_the_sweep(tmp_path: Path) -> None:
     assert load_sweep(tmp_path / "sweep.toml").setting.cluster.count == 16
 
 
+def test_a_cluster_may_be_a_table_of_the_sweep() -> None:
+    text = 'model = "llama3-8b"\n[cluster]\ncount = 16\n[cluster.device]\nbase = "h100"\n'
+    tier = '[[cluster.device.memory]]\nname = "cxl"\ncapacity = "1 TB"\nbandwidth = "1 TB/s"\n'
+    axis = '[[axis]]\nfield = "cluster.memory.cxl.capacity"\nvalues = ["1 TB", "2 TB"]\n'
+    sweep = parse_sweep(text + tier + axis)
+    assert sweep.setting.cluster.count == 16
+    assert sweep.axes[0].name == "device_memory_2_capacity_bytes"
+    with pytest.raises(BadInput, match="no such name"):
+        parse_sweep(text.replace('"h100"', '"h1000"'))
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_example_can_be_read(path: Path) -> None:
     assert len(load_sweep(path)) > 10
