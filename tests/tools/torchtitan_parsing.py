@@ -48,7 +48,7 @@ def main(folder: str, modules: list[str]) -> None:
                 },
                 "local": config.training.local_batch_size, "batch": config.training.global_batch_size,
                 "checkpoint": type(config.activation_checkpoint).__qualname__, "layers": len(model.layers),
-                "stages": stages, "float8": "Float8" in repr(model),
+                "stages": stages,
             }
         )  # fmt: skip
     print("PARSED " + json.dumps(told))

@@ -36,15 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: the model's)")
     parser.add_argument("--stack", metavar="NAME", help="software that durations are predicted for (chakra)")
     parser.add_argument(
+        "--per-class", action="store_true", help="chakra: a trace for each class of ranks, and a map of ranks"
+    )
+    parser.add_argument(
         "--lenient", action="store_true", help="leave out what the target cannot express, and say so in it"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the plan in the target's words."""
+    options.cost = None
     from trainwright.cli.handed import parse_handed
 
     handed = parse_handed(options)
+    if options.to == "chakra":
+        return _save_chakra(options, handed)
     text = _text(options, handed)
     if options.out == "-":
         print(text, end="")
@@ -90,3 +96,40 @@ def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
         program=own_program(options.model, text, None, None),
     )  # fmt: skip
     return (render_slurm if options.to == "slurm" else render_torchrun)(launch, [plan.name])
+
+
+def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
+    """Traces of the lowered plan, and what else ASTRA-sim reads."""
+    import sys
+
+    from trainwright.cli.subject import parse_subject
+    from trainwright.errors import BadInput
+    from trainwright.export.chakra.files import save_chakra
+    from trainwright.plan.expand import expand
+    from trainwright.program.lower import lower
+    from trainwright.program.setting import Setting
+    from trainwright.simulate.whole import check_size
+
+    if not (options.model and options.cluster) or options.out == "-":
+        rule = "needs a model, a cluster and a directory"
+        raise BadInput("--to", "chakra", rule, "state --model, --cluster and --out")
+    subject = parse_subject(options)
+    plan = handed.plan
+    if plan is None:
+        assert handed.handover is not None
+        plan = expand(handed.handover.strategy, subject.graph, handed.handover.global_batch)
+    setting = Setting(
+        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
+        seq=subject.seq, precision=plan.precision,
+    )  # fmt: skip
+    program = lower(setting, plan)
+    check_size(len(program.instances), plan.microbatches)
+    shown = sys.stderr.isatty()
+
+    def notice(text: str) -> None:
+        if shown:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+
+    count = save_chakra(program, Path(options.out), per_class=options.per_class, notice=notice)
+    print(f"{options.out}: {count} traces of {plan.name}")
+    return 0

@@ -36,9 +36,14 @@ class Subject:
     basis: tuple[str, ...]  # what the constants rest on
 
 
-def parse_subject(options: argparse.Namespace, devices: int | None = None) -> Subject:
-    """The subject that `model`, `cluster`, `--stack` and `--seq` describe; on so many devices, if stated."""
-    architecture = load_model(options.model)
+def parse_subject(
+    options: argparse.Namespace, devices: int | None = None, architecture: Architecture | None = None
+) -> Subject:
+    """The subject that `model`, `cluster`, `--stack` and `--seq` describe; on so many devices, if stated.
+
+    A model that is known already goes before the one that is named.
+    """
+    architecture = architecture or load_model(options.model)
     graph = build_graph(architecture)
     cluster = load_cluster(options.cluster)
     cluster = replace(cluster, count=devices) if devices else cluster

@@ -40,6 +40,21 @@ def build_exchange(
     )
 
 
+def exchange_messages(
+    source: Layout, target: Layout, dims: Mapping[str, int], element_bytes: float
+) -> list[tuple[int, int, float]]:
+    """The messages of an exchange: who sends, to whom, how many bytes."""
+    cells = _cells(source, dims)
+    volumes = _overlaps(source, target, dims, [copies[0] for copies in cells]) * element_bytes
+    senders = _senders(source, target, cells)
+    return [
+        (int(senders[row, column]), device, float(volumes[row, column]))
+        for row, device in enumerate(target.mesh.devices)
+        for column in range(len(cells))
+        if volumes[row, column] > 0 and int(senders[row, column]) != device
+    ]
+
+
 def _cells(layout: Layout, dims: Mapping[str, int]) -> list[list[int]]:
     """Ranks by what they hold: those in one list hold the same part and share."""
     found: dict[object, list[int]] = {}

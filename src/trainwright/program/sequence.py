@@ -145,7 +145,7 @@ def _with_ends(program: Program, listed: Sequence[Turn]) -> Iterator[Turn]:
     last = {(turn.route, turn.step): at for at, turn in enumerate(listed)}
     after: dict[int, list[Turn]] = {}
     for number, route in enumerate(program.routes):
-        for index, (step, inputs) in enumerate(zip(route.steps, _end_inputs(program, number), strict=True)):
+        for index, (step, inputs) in enumerate(zip(route.steps, end_inputs(program, number), strict=True)):
             if step.phase != "S":
                 continue
             at = max((last[each] for each in inputs if each in last), default=len(listed) - 1)
@@ -156,7 +156,7 @@ def _with_ends(program: Program, listed: Sequence[Turn]) -> Iterator[Turn]:
         yield from after.get(at, ())
 
 
-def _end_inputs(program: Program, number: int) -> Iterator[list[tuple[int, int]]]:
+def end_inputs(program: Program, number: int) -> Iterator[list[tuple[int, int]]]:
     """What each step of a route comes after; of a reduction, all gradients that any device adds to it."""
     writers: dict[str, list[tuple[int, int]]] = {}
     for other, route in enumerate(program.routes):

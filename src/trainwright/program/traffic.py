@@ -90,6 +90,13 @@ def _bucket(step: Step) -> object:
     return step.phase, step.stage if inside else -1, step.groups
 
 
+def sent_bytes(program: Program, route: int, step: Step) -> float:
+    """What a device that takes part in a step sends, of the route's steps."""
+    if not step.state:
+        return step.bytes
+    return _state_bytes(step, _owners(program.routes[route]), widths(program.builders[0]))
+
+
 def _owners(route: Route) -> dict[Weight, Bundle]:
     return {weight: bundle for bundle in route.bundles for weight in bundle.weights}
 

@@ -1,0 +1,128 @@
+"""`trainwright advise`: how good is what is configured today, and what should be changed."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainwright.cli.subject import Subject
+    from trainwright.export.reading.configured import Configured
+    from trainwright.search.advice import Advice, Change, Rated
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python or "
+        'flags, DeepSpeed\'s JSON, or a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b")',
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
+    parser.add_argument(
+        "--model", metavar="MODEL", help="a catalog name, a config.json, or a TOML file, if not in CONFIG"
+    )
+    parser.add_argument("--batch", metavar="N", help="sequences per step, if not in CONFIG")
+    parser.add_argument("--seq", metavar="N", help="tokens per sequence, if not in CONFIG")
+    parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
+    parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, predict, compare; show or write it."""
+    from trainwright.cli.configured import parse_configured, parse_job
+    from trainwright.report.files import render_json, save_text
+    from trainwright.search.advice import advise
+
+    configured = parse_configured(options)
+    subject, job = parse_job(options, configured)
+    configured = replace(configured, global_batch=int(job.global_batch))
+    advice = advise(job, configured.strategy)
+    notes = (subject.title, *_notes(options, configured, subject), *subject.basis)
+    if options.json:
+        text = render_json(_tree(notes, configured, advice))
+        if options.json == "-":
+            print(text, end="")
+            return 0
+        save_text(Path(options.json), text)
+    _show(notes, configured, subject, advice)
+    return 0
+
+
+def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:
+    from trainwright.cli.subject import batch_note
+
+    return (
+        f"{options.config}: {configured.strategy}",
+        batch_note(configured.global_batch, subject.seq, f"of {options.config}"),
+        *configured.notes,
+    )
+
+
+def _tree(notes: tuple[str, ...], configured: "Configured", advice: "Advice") -> Mapping[str, object]:
+    def change(each: "Change") -> dict[str, object]:
+        return {"idea": each.idea, "gain": each.gain, "before": each.before, "after": each.after}
+
+    return {
+        "notes": notes, "configured": configured.strategy, "global_batch": configured.global_batch,
+        "today": advice.today, "alone": [change(each) for each in advice.alone],
+        "steps": [change(each) for each in advice.steps], "best": advice.best,
+    }  # fmt: skip
+
+
+def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", advice: "Advice") -> None:
+    from trainwright.report import tables
+    from trainwright.units import render_bytes, render_duration
+
+    console = tables.open_console()
+    tokens = configured.global_batch * subject.seq / subject.cluster.count
+    capacity = subject.cluster.device.memory[0].capacity_bytes
+
+    def figures(each: "Rated") -> list[str]:
+        fit = "" if each.fits else " (does not fit)"
+        return [
+            render_duration(each.step_s), f"{tokens / each.step_s:,.0f}", render_bytes(each.total_bytes) + fit
+        ]  # fmt: skip
+
+    def rows(changes: "tuple[Change, ...]") -> list[list[str]]:
+        return [
+            [each.idea, _words(each), f"{each.gain:+.1%}" if each.before.fits else "fits",
+             *figures(each.after)]
+            for each in changes
+        ]  # fmt: skip
+
+    headers = ["change", "to", "speed", "step", "tok/s/dev", "memory"]
+    tables.show(console, *notes, "")
+    today = ["today", str(configured.strategy), "", *figures(advice.today)]
+    tables.show(console, tables.table("Today", headers, [today], left=2))
+    if not advice.today.fits:
+        tables.show(console, f"It does not fit: devices have {render_bytes(capacity)}.", "")
+    if not advice.alone:
+        tables.show(console, "No single change makes it faster.", "")
+    else:
+        tables.show(console, tables.table("Each change alone", headers, rows(advice.alone), left=2))
+        tables.show(console, tables.table("One after another", headers, rows(advice.steps), left=2))
+    if advice.best is not None:
+        gain = advice.today.step_s / advice.best.step_s - 1.0
+        better = f"{gain:+.1%}" if advice.today.fits else "fits"
+        last = ["best of all", str(advice.best.strategy), better, *figures(advice.best)]
+        tables.show(console, tables.table("The best that the software can run", headers, [last], left=2))
+
+
+def _words(change: "Change") -> str:
+    """The knobs that differ."""
+    before, after = str(change.before.strategy).split(), str(change.after.strategy).split()
+    gone = [word for word in before if word not in after and not _number(word, after)]
+    new = [word for word in after if word not in before]
+    return " ".join([*new, *(f"(no {word})" for word in gone)])
+
+
+def _number(word: str, words: list[str]) -> bool:
+    """Whether the same knob is among some words with another number."""
+    name = word.rstrip("0123456789")
+    return name != word and any(each.rstrip("0123456789") == name for each in words)

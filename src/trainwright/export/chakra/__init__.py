@@ -1,0 +1,1 @@
+"""Programs as MLCommons Chakra execution traces, which ASTRA-sim simulates."""

@@ -1,0 +1,160 @@
+"""What to change about a strategy that is in use: one idea at a time, by what each gains."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+import numpy as np
+
+from trainwright.errors import TrainwrightError
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
+from trainwright.search.find import Question, find_plans
+from trainwright.search.space import Space, legal_strategies
+from trainwright.search.usual import able_knobs
+
+# Knobs that are one decision; precision is none of them, because it changes what is computed.
+IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "parallel degrees": (
+            "dp", "tp", "sp", "cp", "cp_kind", "pp", "vpp", "schedule", "ep", "etp", "shard",
+        ),
+        "sharding of state (ZeRO)": ("zero", "shard"),
+        "micro batch": ("micro_batch",),
+        "pipeline schedule": ("schedule", "vpp"),
+        "sequence parallelism": ("sp",),
+        "how context is exchanged": ("cp_kind",),
+        "recomputation": ("recompute", "recompute_layers"),
+        "offloading": ("offload",),
+        "overlap of communication": ("overlap",),
+    }
+)  # fmt: skip
+_LEAST = 0.002  # of the step: what is gained must be worth the change
+_MOST_STEPS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A strategy with its step and the memory of its fullest device."""
+
+    strategy: Strategy
+    step_s: float
+    total_bytes: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One idea carried out: what was changed, what comes of it, and the share of speed that it adds."""
+
+    idea: str
+    before: Rated
+    after: Rated
+
+    @property
+    def gain(self) -> float:
+        """How much faster: 0.1 is a tenth more tokens per second."""
+        return self.before.step_s / self.after.step_s - 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What is in use, what each idea alone would gain, a way of such changes, and the best there is.
+
+    `alone` and `steps` are in order of gain; `steps` follow one another, each from where the last has led.
+    `best` is what a search over all knobs finds, at the same batch and in the same precision.
+    """
+
+    today: Rated
+    alone: tuple[Change, ...]
+    steps: tuple[Change, ...]
+    best: Rated | None
+
+
+def advise(job: Job, strategy: Strategy) -> Advice:
+    """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
+    today = rate(job, stack_strategies([strategy]))[0]
+    alone = tuple(sorted(_changes(job, today), key=_worth))
+    return Advice(today=today, alone=alone, steps=tuple(_climb(job, today)), best=_best(job, strategy))
+
+
+def rate(job: Job, strategies: Strategies) -> list[Rated]:
+    """Step and memory of some strategies."""
+    found = estimate(job, strategies, detail=False)
+    return [
+        Rated(
+            strategy=strategies[index], step_s=float(found.step_s[index]),
+            total_bytes=float(found.total_bytes[index]), fits=bool(found.feasible[index]),
+        )
+        for index in range(len(strategies))
+    ]  # fmt: skip
+
+
+def _worth(change: Change) -> tuple[bool, float]:
+    return not change.after.fits, -change.gain
+
+
+def _climb(job: Job, today: Rated) -> Iterator[Change]:
+    """The most gainful change, then the most gainful one after it, until none is worth it."""
+    at = today
+    for _ in range(_MOST_STEPS):
+        change = min(_changes(job, at), key=_worth, default=None)
+        if change is None:
+            return
+        yield change
+        at = change.after
+
+
+def _changes(job: Job, at: Rated) -> Iterator[Change]:
+    """The best way to carry out each idea, where it gains."""
+    for idea, knobs in IDEAS.items():
+        others = _others(job, at.strategy, knobs)
+        if others is None or not len(others):
+            continue
+        after = _fastest(job, others)
+        change = Change(idea=idea, before=at, after=after)
+        if after.fits and (not at.fits or change.gain > _LEAST):
+            yield change
+
+
+def _fastest(job: Job, strategies: Strategies) -> Rated:
+    """The fastest that fits; if none does, the one that needs least."""
+    found = estimate(job, strategies, detail=False)
+    key = np.where(found.feasible, found.step_s, found.total_bytes * 1e12)
+    return rate(job, strategies.take(np.array([int(np.argmin(key))])))[0]
+
+
+def _others(job: Job, strategy: Strategy, knobs: tuple[str, ...]) -> Strategies | None:
+    """The legal strategies that differ in some knobs only; None if there are none."""
+    held = {
+        field.name: (_value(strategy, field.name),) for field in fields(Strategy) if field.name not in knobs
+    }
+    able = {knob: values for knob, values in able_knobs(job.stack).items() if knob in knobs}
+    space = Space(
+        graph=job.graph, devices=job.cluster.count, seq=job.seq, global_batch=int(job.global_batch),
+        fixed=held | able, most={"vpp": job.stack.most_vpp},
+    )  # fmt: skip
+    try:
+        return legal_strategies(space)
+    except TrainwrightError:
+        return None
+
+
+def _value(strategy: Strategy, knob: str) -> int:
+    value = getattr(strategy, knob)
+    return CHOICES[knob].index(value) if knob in CHOICES else int(value)
+
+
+def _best(job: Job, strategy: Strategy) -> Rated | None:
+    fixed = able_knobs(job.stack) | {"precision": (_value(strategy, "precision"),)}
+    question = Question(
+        job=job, batches=(int(job.global_batch),), fixed=fixed, most={"vpp": job.stack.most_vpp}, top=1
+    )
+    try:
+        found = find_plans(question)
+    except TrainwrightError:
+        return None
+    if not len(found.best):
+        return None
+    return rate(job, found.best.take(slice(0, 1)).strategies)[0]
