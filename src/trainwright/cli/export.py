@@ -104,10 +104,11 @@ def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
 
     from trainwright.cli.subject import parse_subject
     from trainwright.errors import BadInput
-    from trainwright.export.chakra.files import save_chakra
+    from trainwright.export.chakra.files import chakra_files
     from trainwright.plan.expand import expand
     from trainwright.program.lower import lower
     from trainwright.program.setting import Setting
+    from trainwright.report.files import make_folder, save_bytes
     from trainwright.simulate.whole import check_size
 
     if not (options.model and options.cluster) or options.out == "-":
@@ -124,12 +125,12 @@ def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
     )  # fmt: skip
     program = lower(setting, plan)
     check_size(len(program.instances), plan.microbatches)
-    shown = sys.stderr.isatty()
-
-    def notice(text: str) -> None:
-        if shown:
-            print(f"\r{text}", end="", file=sys.stderr, flush=True)
-
-    count = save_chakra(program, Path(options.out), per_class=options.per_class, notice=notice)
-    print(f"{options.out}: {count} traces of {plan.name}")
+    folder, traces = Path(options.out), 0
+    make_folder(folder)
+    for name, content in chakra_files(program, per_class=options.per_class):
+        save_bytes(folder / name, content)
+        traces += name.endswith(".et")
+        if sys.stderr.isatty():
+            print(f"\r{traces} traces", end="", file=sys.stderr, flush=True)
+    print(f"{options.out}: {traces} traces of {plan.name}")
     return 0

@@ -85,6 +85,34 @@ def vit(config: Config) -> Fields:
     }
 
 
+def swinv2(config: Config) -> Fields:
+    """A classifier over windows; every stage halves the image and doubles the width."""
+    labels, ratio = config.values.get("id2label"), config.rate("mlp_ratio", 4.0)
+    depths, heads = config.numbers("depths"), config.numbers("num_heads")
+    for stage, each in enumerate(heads):
+        if each != heads[0] * 2**stage:
+            rule = "does not double from stage to stage"
+            raise BadInput(f"{config.source}: num_heads", str(heads), rule, "use a model whose heads do")
+    hidden = config.whole("embed_dim")
+    return {
+        **biased(),
+        "kind": "swin",
+        "layers": sum(depths),
+        "depths": depths,
+        "hidden": hidden,
+        "heads": heads[0],
+        "ffn": int(ratio * hidden),
+        "qkv_bias": config.flag("qkv_bias", True),
+        "window": config.whole("window_size"),
+        "image_size": config.whole("image_size"),
+        "patch_size": config.whole("patch_size"),
+        "channels": config.whole("num_channels", 3),
+        "classes": len(labels) if labels else config.whole("num_labels", 1000),
+        "head_bias": True,
+        "dropout": config.rate("hidden_dropout_prob", 0.0) > 0,
+    }
+
+
 def _same(config: Config, field: str) -> int:
     encoder, decoder = config.whole(f"encoder_{field}"), config.whole(f"decoder_{field}")
     if encoder != decoder:

@@ -1,7 +1,7 @@
 """Hugging Face configurations of mixture-of-experts decoders."""
 
 from trainwright.model.config_dense import llama, qwen3
-from trainwright.model.config_fields import Config, Fields, llama_like
+from trainwright.model.config_fields import PLANNED_SEQ, Config, Fields, llama_like
 
 
 def mixtral(config: Config) -> Fields:
@@ -9,6 +9,26 @@ def mixtral(config: Config) -> Fields:
         "experts": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok"),
         "window": config.whole("sliding_window", 0),
+    }
+
+
+def dbrx(config: Config) -> Fields:
+    """Layer norms without bias; sizes of attention and experts in parts of their own."""
+    attention, ffn = config.part("attn_config"), config.part("ffn_config")
+    return {
+        "layers": config.whole("n_layers"),
+        "hidden": config.whole("d_model"),
+        "heads": config.whole("n_heads"),
+        "kv_heads": attention.whole("kv_n_heads", 1),
+        "ffn": ffn.whole("ffn_hidden_size"),
+        "gated": True,
+        "max_seq": min(config.whole("max_seq_len", PLANNED_SEQ), PLANNED_SEQ),
+        "vocab": config.whole("vocab_size"),
+        "tied": config.flag("tie_word_embeddings", False),
+        "norm": "layer",
+        "norm_bias": False,
+        "experts": ffn.whole("moe_num_experts"),
+        "top_k": ffn.whole("moe_top_k"),
     }
 
 

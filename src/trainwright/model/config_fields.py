@@ -56,6 +56,15 @@ class Config:
             raise BadInput(f"{self.source}: {name}", value, "must be text", "correct it")
         return default if value is None else value
 
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, at least one."""
+        value = self.values.get(name)
+        if value is None:
+            raise BadInput(f"{self.source}: field", name, "is missing", f"add {name} to the configuration")
+        if not isinstance(value, list | tuple) or not value or any(type(each) is not int for each in value):
+            raise BadInput(f"{self.source}: {name}", str(value), "must be whole numbers", "correct it")
+        return tuple(value)
+
     def part(self, name: str) -> "Config":
         """A nested configuration."""
         value = self.values.get(name)
@@ -65,7 +74,7 @@ class Config:
 
 
 # Long contexts come in a short last phase of training; before it, sequences have at most this many tokens.
-_PLANNED_SEQ = 8192
+PLANNED_SEQ = 8192
 
 
 def sizes(config: Config, *, ffn: bool = True) -> Fields:
@@ -75,7 +84,7 @@ def sizes(config: Config, *, ffn: bool = True) -> Fields:
         "hidden": config.whole("hidden_size"),
         "heads": config.whole("num_attention_heads"),
         "vocab": config.whole("vocab_size"),
-        "max_seq": min(config.whole("max_position_embeddings", _PLANNED_SEQ), _PLANNED_SEQ),
+        "max_seq": min(config.whole("max_position_embeddings", PLANNED_SEQ), PLANNED_SEQ),
     }
     return fields | ({"ffn": config.whole("intermediate_size")} if ffn else {})
 

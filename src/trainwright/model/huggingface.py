@@ -16,6 +16,7 @@ FAMILIES: Mapping[str, Callable[[Config], Fields]] = MappingProxyType(
     {
         "bert": encoders.bert,
         "bloom": dense.bloom,
+        "dbrx": experts.dbrx,
         "deepseek_v2": experts.deepseek_v2,
         "deepseek_v3": experts.deepseek_v3,
         "falcon": dense.falcon,
@@ -44,6 +45,7 @@ FAMILIES: Mapping[str, Callable[[Config], Fields]] = MappingProxyType(
         "qwen2_moe": experts.qwen2_moe,
         "qwen3": dense.qwen3,
         "qwen3_moe": experts.qwen3_moe,
+        "swinv2": encoders.swinv2,
         "t5": encoders.t5,
         "vit": encoders.vit,
     }

@@ -31,6 +31,16 @@ def save_bytes(path: Path, content: bytes) -> None:
         ) from None
 
 
+def make_folder(path: Path) -> None:
+    """Make a directory, and those around it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            "directory", str(path), f"cannot be made ({error.strerror})", "choose another path"
+        ) from None
+
+
 def render_json(value: object) -> str:
     """JSON of dataclasses, mappings and sequences; a strategy is its line of text and its knobs."""
     return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"

@@ -13,7 +13,7 @@ pytest.importorskip("google.protobuf")
 from tests.builders import free_stack, gpt, perfect, round_cluster
 from tests.unit.export.chakra_schema import attributes, read_trace
 from trainwright.cluster.load import load_cluster
-from trainwright.export.chakra.files import network_of, save_chakra
+from trainwright.export.chakra.files import chakra_files, network_of
 from trainwright.export.chakra.messages import sent_of
 from trainwright.export.chakra.node import COLLECTIVES
 from trainwright.model.totals import model_flops
@@ -66,7 +66,8 @@ def program_of(text: str, *, layers: int = 4, batch: int = 8) -> Program:
 
 
 def saved(program: Program, folder: Path, **options: bool) -> dict[int, list[Any]]:
-    save_chakra(program, folder, **options)
+    for name, content in chakra_files(program, **options):
+        (folder / name).write_bytes(content)
     return {
         int(path.name.split(".")[1]): read_trace(path.read_bytes())[1] for path in folder.glob("trace.*.et")
     }
@@ -153,9 +154,9 @@ def test_a_class_of_ranks_has_one_trace_and_a_map(tmp_path: Path) -> None:
     assert {*ranks.values()} == {*traces} == {0, 4}
 
 
-def test_the_file_says_its_version_and_what_it_is_of(tmp_path: Path) -> None:
-    save_chakra(program_of("dp2 mb1 zero1"), tmp_path)
-    about, nodes = read_trace((tmp_path / "trace.1.et").read_bytes())
+def test_the_file_says_its_version_and_what_it_is_of() -> None:
+    files = dict(chakra_files(program_of("dp2 mb1 zero1")))
+    about, nodes = read_trace(files["trace.1.et"])
     assert about.version == "0.0.4"
     assert {each.name: each.string_val for each in about.attr}["rank"] == "1"
     assert nodes[-1].name == "optimizer update S"

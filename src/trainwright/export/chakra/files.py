@@ -1,8 +1,8 @@
 """A program as the files that ASTRA-sim starts from: traces of ranks, groups, system, network, memory."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput
@@ -13,7 +13,6 @@ from trainwright.export.yaml import render_yaml
 from trainwright.program.lower import Program
 from trainwright.program.places import find_places
 from trainwright.program.tabulate import orders_of
-from trainwright.report.files import save_bytes, save_text
 
 _TOPOLOGIES = {"ring": "Ring", "full": "FullyConnected"}  # others are switches
 _MOST_NODES = 200_000_000
@@ -24,47 +23,33 @@ def encode_trace(nodes: list[Node], about: dict[str, str]) -> bytes:
     return b"".join([delimited(encode_metadata(about)), *(delimited(encode_node(node)) for node in nodes)])
 
 
-def save_chakra(
-    program: Program, folder: Path, *, per_class: bool = False, notice: Callable[[str], None] | None = None
-) -> int:
-    """Write traces and configurations into a directory; the number of traces.
+def chakra_files(program: Program, *, per_class: bool = False) -> Iterator[tuple[str, bytes]]:
+    """The files of a program by name, traces first.
 
     One trace for each rank, or with `per_class` one for the first rank of each class of ranks that do the
     same work, and `ranks.json`, which says of which class each rank is.
     """
     _check_size(program, per_class=per_class)
-    tracer = Tracer.of(program)
-    classes = rank_classes(program)
-    ranks = [each[0] for each in classes] if per_class else list(range(program.plan.devices))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(
-            "--out", str(folder), f"cannot be a directory ({error.strerror})", "choose another path"
-        ) from None
-    plan = program.plan
-    for done, rank in enumerate(ranks, start=1):
+    tracer, classes, plan = Tracer.of(program), rank_classes(program), program.plan
+    for rank in [each[0] for each in classes] if per_class else range(plan.devices):
         about = {
             "schema": "chakra",
             "model": program.setting.graph.name,
             "plan": plan.name,
             "rank": str(rank),
         }
-        save_bytes(folder / f"trace.{rank}.et", encode_trace(tracer.nodes(rank), about))
-        if notice:
-            notice(f"trace {done} of {len(ranks)}")
+        yield f"trace.{rank}.et", encode_trace(tracer.nodes(rank), about)
     if per_class:
-        by_rank = {str(rank): each[0] for each in classes for rank in each}
-        save_text(folder / "ranks.json", json.dumps(by_rank, indent=1) + "\n")
-    groups = {name: list(members) for members, name in tracer.groups.items()}
-    save_text(folder / "comm_group.json", json.dumps(groups) + "\n")
-    save_text(
-        folder / "system.json",
-        json.dumps(system_of(program.setting.cluster, plan.precision), indent=2) + "\n",
-    )
-    save_text(folder / "network.yml", render_yaml(network_of(program.setting.cluster)))
-    save_text(folder / "memory.json", json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n")
-    return len(ranks)
+        yield "ranks.json", _json({str(rank): each[0] for each in classes for rank in each})
+    yield "comm_group.json", _json({name: list(members) for members, name in tracer.groups.items()})
+    cluster = replace(program.setting.cluster, count=plan.devices)
+    yield "system.json", _json(system_of(cluster, plan.precision))
+    yield "network.yml", render_yaml(network_of(cluster)).encode()
+    yield "memory.json", _json({"memory-type": "NO_MEMORY_EXPANSION"})
+
+
+def _json(tree: object) -> bytes:
+    return (json.dumps(tree, indent=1) + "\n").encode()
 
 
 def rank_classes(program: Program) -> tuple[tuple[int, ...], ...]:
