@@ -1,6 +1,8 @@
 """Parallelization and cluster chosen together, as COMET (arXiv 2211.16648) has it."""
 
 import json
+import os
+import re
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
@@ -16,6 +18,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
+from trainwright.report.heatmap import render_heatmap_png
 from trainwright.study.cluster_design import Asked, Study, run_study
 from trainwright.study.cluster_design_figures import (
     is_monotone,
@@ -23,6 +26,7 @@ from trainwright.study.cluster_design_figures import (
     smallest_fitting,
     spread,
     study_figures,
+    study_maps,
 )
 from trainwright.study.design_clusters import FREE, METHOD, TABLES, front, load_rivals
 from trainwright.study.design_maps import expansion_grid
@@ -190,17 +194,27 @@ def test_sizes_that_cannot_be_are_refused() -> None:
 
 
 def test_all_of_it_is_written_and_told(
-    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not os.environ.get("THOROUGH"):
+        monkeypatch.setattr("trainwright.cli.study_folder.can_draw", lambda: False)
     notes = study_cluster_design.save_study(study, tmp_path / "design")
     study_cluster_design.tell(study, notes)
     told = capsys.readouterr().out
     assert "What to buy next" in told
-    assert "MP64 DP16     251.7     74.7     45.2     15.7" in told
+    assert re.search(r"MP64 DP16 +251\.7 +74\.7 +45\.2 +15\.7", told)
     tables = json.loads((tmp_path / "design" / "study.json").read_text())["tables"]
     assert {"footprint", "mp_sweep", "map_expansion", "clusters", "front", "buy_next"} <= set(tables)
     assert "Claim" in (tmp_path / "design" / "index.html").read_text()
     assert (tmp_path / "design" / "map_network.csv").exists()
+
+
+def test_a_grid_is_drawn_as_a_heat_map_with_its_claim(study: Study) -> None:
+    pytest.importorskip("matplotlib")
+    (expansion, *_) = study_maps(study)
+    assert "Claim (holds)" in expansion.note
+    assert expansion.y[-1] == "endless"
+    assert render_heatmap_png(expansion).startswith(b"\x89PNG")
 
 
 def test_unknown_clusters_are_told() -> None:
