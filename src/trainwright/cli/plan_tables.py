@@ -74,7 +74,7 @@ def answer_of(options: argparse.Namespace) -> tuple[TablesAnswer, Job]:
     instances = lay_instances(job, each, precision)
     if not instances:
         least = float(laid.estimates.total_bytes.min()) if len(laid.shardings) else 0.0
-        room = job.cluster.device.memory[0].capacity_bytes
+        room = job.cluster.capacity_bytes
         raise InfeasiblePlan(
             f"nothing fits: {job.graph.name} on {job.cluster.count} {job.cluster.device.name} needs "
             f"{render_bytes(least)} on the fullest device, which has {render_bytes(room)}; use more devices, "

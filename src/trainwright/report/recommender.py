@@ -39,7 +39,8 @@ class TablesSummary:
     communication_s: Mapping[str, float]
     memory_bytes: Mapping[str, float]
     total_bytes: float
-    capacity_bytes: float
+    capacity_bytes: float  # of a device, expanded tiers included
+    tier_bytes: Mapping[str, float]  # of tables, by expanded tier
     power_w: float
     dollars_per_billion_samples: float
     joules_per_sample: float
@@ -81,7 +82,12 @@ def _summary(job: Job, laid: Laid, rank: int, interval: Interval) -> TablesSumma
         communication_s=moved,
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
         total_bytes=float(result.total_bytes[index]),
-        capacity_bytes=cluster.device.memory[0].capacity_bytes,
+        capacity_bytes=cluster.capacity_bytes,
+        tier_bytes={
+            tier: float(values[index])
+            for (tier, part), values in result.tier_bytes.items()
+            if part == "weights"
+        },
         power_w=power,
         dollars_per_billion_samples=cluster.count * cluster.device.price_per_hour / 3600.0 / rate * _BILLION,
         joules_per_sample=power / rate,
@@ -141,7 +147,8 @@ def parts_tables(best: TablesSummary) -> tuple[Table, Table]:
         if value > _NEGLIGIBLE * best.step_s
     ]  # fmt: skip
     parts = sorted(best.memory_bytes.items(), key=lambda item: -item[1])
-    held = [*(each for each in parts if each[1] > 0), ("total", best.total_bytes)]
+    far = [(f"tables in {tier}", value) for tier, value in best.tier_bytes.items() if value > 0]
+    held = [*(each for each in parts if each[1] > 0), ("total", best.total_bytes), *far]
     memory = [[name, render_bytes(value), f"{value / best.capacity_bytes:.1%}"] for name, value in held]
     return (
         table("Time of a step", ["part", "adds", "share", "in all"], rows),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainwright.cluster.types import Cluster
+from trainwright.cluster.types import SPILL, Cluster
 from trainwright.errors import BadInput
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph
@@ -18,8 +18,8 @@ from trainwright.study.design_clusters import (
     tables_rival,
 )
 from trainwright.study.design_maps import Grid, compute_grid, expansion_grid, network_grid, size_rows
-from trainwright.study.design_tables import SAMPLES, InstanceRow, instance_rows
-from trainwright.study.design_value import Value, buy_next
+from trainwright.study.design_tables import SAMPLES, InstanceRow, instance_rows, tables_grid
+from trainwright.study.design_value import Value, buy_next, layers_speed, tables_speed
 from trainwright.study.mp_dp import (
     MpPoint,
     best_strategy,
@@ -94,6 +94,7 @@ def run_study(asked: Asked) -> Study:
     (base,) = load_rivals((BASELINE,), asked.devices)
     rivals = load_rivals(asked.clusters, asked.devices)
     larger = [each for each in FOOTPRINT_MP if each <= asked.devices]
+    chosen = with_expansion(base, CHOSEN[0] * 1e9, CHOSEN[1] * 1e9)
     compared = _rivals(graph, recommender, rivals, asked.batch)
     whole = [each for each in compared if each.space == FREE]
     return Study(
@@ -108,16 +109,16 @@ def run_study(asked: Asked) -> Study:
             expansion_grid(graph, base, asked.batch),
             compute_grid(graph, base, asked.batch),
             network_grid(graph, base, asked.batch),
+            tables_grid(recommender, base),
         ),
         sizes=size_rows(graph, base, asked.batch),
         rivals=tuple(compared),
         front=tuple(front([*whole, *_scaled(graph, rivals, asked)])),
         instances=instance_rows(recommender, base),
         values={
-            "baseline": buy_next(graph, with_memory(base, BASELINE_GB * 1e9), asked.batch),
-            "with expansion": buy_next(
-                graph, with_expansion(base, CHOSEN[0] * 1e9, CHOSEN[1] * 1e9), asked.batch
-            ),
+            "baseline": buy_next(layers_speed(graph, asked.batch), base),
+            "with expansion": buy_next(layers_speed(graph, asked.batch), chosen),
+            "recommender": buy_next(tables_speed(recommender, SAMPLES), replace(chosen, spill=SPILL)),
         },
     )
 

@@ -23,7 +23,7 @@ def study_figures(study: Study) -> list[Figure]:
     return [
         _footprint(study), _u_shape(study), _memory(study), _expansion(study), _compute(study),
         _network(study), _spread(study, METHOD), _spread(study, FREE), _normalised(study), _front(study),
-        _instances(study), _spread(study, TABLES), _values(study),
+        _instances(study), _tables(study), _spread(study, TABLES), _values(study),
     ]  # fmt: skip
 
 
@@ -259,6 +259,19 @@ def _instances(study: Study) -> Figure:
             )
             for gb, gbps in kinds
         ),
+    )  # fmt: skip
+
+
+def _tables(study: Study) -> Figure:
+    grid = study.grid("tables")
+    best = max(max(row) for row in grid.speedup)
+    return Figure(
+        name="map_tables", title=f"{study.asked.recommender}: expanded memory, capacity against bandwidth",
+        claim="What expansion gains a recommender grows with its bandwidth, and never is a loss.",
+        holds=is_monotone(grid) and min(min(row) for row in grid.speedup) >= 1.0 - 1e-9,
+        finding=f"Up to {best:.2f}x, in instances of {min(min(row) for row in grid.mp)} devices; few rows of "
+        "its tables are met in a step, so that slow memory serves them too.",
+        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title),
     )  # fmt: skip
 
 

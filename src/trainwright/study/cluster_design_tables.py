@@ -136,10 +136,10 @@ def instances_table(study: Study) -> Table:
 
 def value_table(study: Study, name: str) -> Table:
     """What a tenth more of each resource is worth."""
-    headers = ["resource", "faster", "of what it could", "best MP then", "$ per percent"]
+    headers = ["resource", "faster", "of what it could", "best plan then", "$ per percent"]
     rows = [
         [
-            each.resource, f"{each.faster:+.1%}", f"{each.elasticity:.2f}", str(each.mp),
+            each.resource, f"{each.faster:+.1%}", f"{each.elasticity:.2f}", each.plan,
             f"{each.dollars_per_percent:,.0f}" if each.dollars_per_percent else "–",
         ]
         for each in study.values[name]

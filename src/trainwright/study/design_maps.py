@@ -27,7 +27,7 @@ class Grid:
     x: tuple[float, ...]
     y: tuple[float, ...]
     speedup: tuple[tuple[float, ...], ...]
-    mp: tuple[tuple[int, ...], ...]  # the best degree
+    mp: tuple[tuple[int, ...], ...]  # the best degree; of a recommender, devices of an instance
 
     def rows(self) -> list[dict[str, object]]:
         """One row for each pair."""

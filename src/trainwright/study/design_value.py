@@ -7,6 +7,8 @@ from trainwright.cluster.types import Cluster
 from trainwright.economics.money import usual_capital
 from trainwright.economics.network import network_dollars
 from trainwright.model.graph import Graph
+from trainwright.search.tables import best_instance, lay_instances
+from trainwright.study.design_clusters import tables_job
 from trainwright.study.design_maps import faster, with_links
 from trainwright.study.mp_dp import best_time, build_job, with_tiers
 
@@ -24,7 +26,7 @@ class Value:
     resource: str
     faster: float
     elasticity: float
-    mp: int
+    plan: str  # that is best then
     dollars: float | None
 
     @property
@@ -63,28 +65,53 @@ CHANGES: Mapping[str, Callable[[Cluster], Cluster]] = {
 _PRICED = ("intra-pod bandwidth", "inter-pod bandwidth")
 
 
-def buy_next(graph: Graph, cluster: Cluster, batch: int) -> tuple[Value, ...]:
-    """Each resource, the most valuable first; with each the best degree is chosen anew.
+Speed = Callable[[Cluster, int], tuple[float, str]]  # of a cluster so many times as large: samples/s, plan
+
+
+def layers_speed(graph: Graph, batch: int) -> Speed:
+    """What the best degree of model parallelism gives, with as many times the batch."""
+
+    def speed(cluster: Cluster, times: int) -> tuple[float, str]:
+        step_s, mp = best_time(build_job(graph, cluster, times * batch))
+        return times * batch / step_s, f"MP{mp}"
+
+    return speed
+
+
+def tables_speed(graph: Graph, samples: int) -> Speed:
+    """What a cluster full of the best instances of a recommender gives."""
+
+    def speed(cluster: Cluster, _: int) -> tuple[float, str]:
+        best = best_instance(lay_instances(tables_job(graph, cluster), samples, "fp32"))
+        return (best.samples_per_s, f"{best.instances} x {best.devices}") if best else (0.0, "")
+
+    return speed
+
+
+def buy_next(speed: Speed, cluster: Cluster) -> tuple[Value, ...]:
+    """Each resource, the most valuable first; with each the best plan is chosen anew.
 
     Devices come in doublings, with twice the batch: their elasticity is that of weak scaling.
     """
-    base_s, _ = best_time(build_job(graph, cluster, batch))
+    base, _ = speed(cluster, 1)
+    if not base:
+        return ()
     found = []
     for resource, change in CHANGES.items():
         if "expanded" in resource and not cluster.expanded:
             continue
         changed = change(cluster)
-        step_s, mp = best_time(build_job(graph, changed, batch))
+        rate, plan = speed(changed, 1)
         cost = network_dollars(changed) - network_dollars(cluster) if resource in _PRICED else None
-        found.append(_value(resource, base_s / step_s, MORE, mp, cost))
+        found.append(_value(resource, rate / base, MORE, plan, cost))
     twice = replace(cluster, count=2 * cluster.count)
-    step_s, mp = best_time(build_job(graph, twice, 2 * batch))
+    rate, plan = speed(twice, 2)
     added = cluster.count * usual_capital(cluster.device.price_per_hour)
     cost = added + network_dollars(twice) - network_dollars(cluster)
-    found.append(_value("devices", 2.0 * base_s / step_s, 2.0, mp, cost))
+    found.append(_value("devices", rate / base, 2.0, plan, cost))
     return tuple(sorted(found, key=lambda each: -each.elasticity))
 
 
-def _value(resource: str, speedup: float, more: float, mp: int, dollars: float | None) -> Value:
+def _value(resource: str, speedup: float, more: float, plan: str, dollars: float | None) -> Value:
     gain = max(speedup - 1.0, 0.0)
-    return Value(resource=resource, faster=gain, elasticity=gain / (more - 1.0), mp=mp, dollars=dollars)
+    return Value(resource=resource, faster=gain, elasticity=gain / (more - 1.0), plan=plan, dollars=dollars)

@@ -31,7 +31,7 @@ from trainwright.study.cluster_design_figures import (
 from trainwright.study.design_clusters import FREE, METHOD, TABLES, front, load_rivals
 from trainwright.study.design_maps import expansion_grid
 from trainwright.study.design_tables import instance_rows
-from trainwright.study.design_value import buy_next
+from trainwright.study.design_value import buy_next, layers_speed
 from trainwright.study.mp_dp import (
     best_mp,
     best_time,
@@ -150,7 +150,7 @@ def test_nothing_on_the_front_is_beaten_by_anything_else(study: Study) -> None:
 
 
 def test_every_resource_is_worth_something_between_nothing_and_its_share(graph: Graph, base: Cluster) -> None:
-    values = {each.resource: each for each in buy_next(graph, base, BATCH)}
+    values = {each.resource: each for each in buy_next(layers_speed(graph, BATCH), base)}
     assert all(-1e-9 <= each.elasticity <= 1.01 for each in values.values())
     assert values["inter-pod bandwidth"].elasticity > values["intra-pod bandwidth"].elasticity
     assert values["inter-pod bandwidth"].dollars_per_percent is not None
