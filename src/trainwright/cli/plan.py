@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare A, 2A, 4A ... B sequences per step, per token (see --critical-batch)",
     )
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
+    parser.add_argument(
+        "--change", action="append", default=[], metavar="RESOURCE=X",
+        help="X times the cluster's compute, memory, memory-bandwidth, bandwidth, inner-bandwidth, "
+        "outer-bandwidth or latency",
+    )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
     parser.add_argument(

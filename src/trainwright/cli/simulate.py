@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch", metavar="N", help="sequences per step (a plan file has its own)")
     batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
+    parser.add_argument(
+        "--change", action="append", default=[], metavar="RESOURCE=X",
+        help="X times the cluster's compute, memory, memory-bandwidth, bandwidth, inner-bandwidth, "
+        "outer-bandwidth or latency",
+    )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
     parser.add_argument("--free", action="store_true", help="also what each cause would save if it were free")

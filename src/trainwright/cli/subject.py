@@ -1,10 +1,12 @@
 """What a command is about, read from the options: a model on a cluster, with software, at a length."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
+from trainwright.cost.change import RESOURCES, Place, parse_change
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
 from trainwright.cost.load import Constants, Interval, load_constants, stack_name
 from trainwright.cost.source import build_source
@@ -52,17 +54,28 @@ def parse_subject(
         constants.stack(stack_name(options.stack)) if options.stack else _own_stack(architecture, constants)
     )
     source = build_source(options.cost, options.cluster, cluster, constants, asked)
+    place = Place(cluster=cluster, efficiency=source.efficiency)
+    changes = [parse_change(text) for text in getattr(options, "change", ())]
+    for name, factor in changes:
+        place = RESOURCES[name](place, factor)
     stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
-        cluster=cluster,
+        cluster=place.cluster,
         stack=stack,
-        efficiency=source.efficiency,
+        efficiency=place.efficiency,
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
         interval=source.interval,
         title=_title(architecture, graph, cluster, stack) + default,
-        basis=source.notes,
+        basis=(*source.notes, *_changed(changes)),
     )
+
+
+def _changed(changes: Sequence[tuple[str, float]]) -> tuple[str, ...]:
+    """A note on what the cluster has more or less of than its entry says."""
+    if not changes:
+        return ()
+    return ("Changed: " + ", ".join(f"{factor:g} times the {name}" for name, factor in changes) + ".",)
 
 
 def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
