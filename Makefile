@@ -17,6 +17,7 @@ plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON u
 	$(BIN)/trainwright plan llama3-70b h100:512 --tokens 15T --json report/plan.json | tee report/plan.txt
 
 test: .venv/.installed-dev  ## every test
+	tests/web/chromium.sh
 	$(BIN)/python -m pytest
 
 thorough: .venv/.installed-dev  ## the comparisons of runs with one device again, with more plans: about half an hour

@@ -23,8 +23,9 @@ LAYERS = (
     ("simulate", "estimate"),
     ("search", "report", "export"),
     ("validate", "runtime"),
-    ("study", "sweep", "web"),
+    ("study", "sweep"),
     ("cli",),
+    ("web",),
 )
 ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}

@@ -42,6 +42,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def summary_of() -> Mapping[str, object]:
+    """Names, with the few facts by which people choose."""
+    from trainwright.study import STUDIES
+
+    kinds = _kinds()
+    listed = {
+        kind: [dict(zip(each.headers, each.row(name), strict=True)) for name in each.names()]
+        for kind, each in kinds.items()
+    }
+    return {**listed, "studies": [{"name": name, "about": about} for name, about in STUDIES.items()]}
+
+
 def _tree(kinds: Mapping[str, Kind], kind: str | None, name: str | None) -> object:
     if kind is None:
         return {each: list(value.names()) for each, value in kinds.items()}

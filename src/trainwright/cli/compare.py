@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,28 +21,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read both, compare, write and show."""
-    from trainwright.report.comparison import check_same, compare
     from trainwright.report.files import render_json, save_text
-    from trainwright.report.saved_trace import load_trace
 
-    predicted, measured = (load_trace(Path(each)) for each in (options.predicted, options.measured))
-    check_same(predicted, measured)
-    comparison = compare(predicted.timeline, measured.timeline)
-    cost = predicted.about.get("cost", "")  # what the prediction rests on
-    text = render_json({"about": measured.about, "cost": cost, **_tree(comparison)})
+    compared = _compared(Path(options.predicted), Path(options.measured))
+    text = render_json(_tree(compared))
     if options.json and options.json != "-":
         save_text(Path(options.json), text)
     if options.json == "-":
         print(text, end="")
     else:
-        _show(measured.about, cost, comparison)
+        _show(compared)
     return 0
 
 
-def _tree(comparison: "Comparison") -> dict[str, object]:
+class _Compared(NamedTuple):
+    about: "Mapping[str, str]"
+    cost: str  # what the prediction rests on
+    comparison: "Comparison"
+
+
+def tree_of(predicted: Path, measured: Path) -> dict[str, object]:
+    """Two saved traces compared, as plain values."""
+    return _tree(_compared(predicted, measured))
+
+
+def _compared(predicted_path: Path, measured_path: Path) -> _Compared:
+    from trainwright.report.comparison import check_same, compare
+    from trainwright.report.saved_trace import load_trace
+
+    predicted, measured = load_trace(predicted_path), load_trace(measured_path)
+    check_same(predicted, measured)
+    comparison = compare(predicted.timeline, measured.timeline)
+    return _Compared(measured.about, predicted.about.get("cost", ""), comparison)
+
+
+def _tree(compared: _Compared) -> dict[str, object]:
     """The comparison as plain values, differences included."""
+    comparison = compared.comparison
     total_s = comparison.step.difference_s
     return {
+        "about": compared.about,
+        "cost": compared.cost,
         "step": _pair(comparison.step, total_s),
         "causes": [_pair(each, total_s) for each in comparison.causes],
         "lanes": {
@@ -59,9 +78,10 @@ def _pair(pair: "Pair", total_s: float) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _show(about: "Mapping[str, str]", cost: str, comparison: "Comparison") -> None:
+def _show(compared: _Compared) -> None:
     from trainwright.report import tables
 
+    about, cost, comparison = compared
     console, step = tables.open_console(), comparison.step
     tables.show(console, f"{about['model']}, {about['plan']}, sequences of {about['seq']} tokens")
     tables.show(console, *([f"Predicted by: {cost}"] if cost else []), "")

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from trainwright.errors import InfeasiblePlan, TrainwrightError, one_line
 
@@ -21,8 +21,12 @@ COMMANDS = {
     "export": "a plan for the tool that runs it: megatron, torchtitan, deepspeed, slurm, chakra, and others",
     "study": "published comparisons, run anew by simulation",
     "catalog": "the devices, networks, models and stacks that are known, and from where",
+    "serve": "the planner in a browser, on this machine",
     "validate": "predicted beside measured for a table of real runs",
 }
+
+
+_ELSEWHERE = {"serve": "trainwright.web.serve"}  # modules of commands that are not in this package
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,10 +69,14 @@ def _run(arguments: Sequence[str]) -> int:
         description = help_text[0].upper() + help_text[1:] + "."
         command = commands.add_parser(each, help=help_text, description=description)
         if each == name:  # only the options of the command that was asked for
-            importlib.import_module(f"trainwright.cli.{each}").add_arguments(command)
+            _module(each).add_arguments(command)
     options = parser.parse_args(arguments)
     options.asked = shlex.join(["trainwright", *arguments])
-    return int(importlib.import_module(f"trainwright.cli.{options.command}").run(options))
+    return int(_module(options.command).run(options))
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(_ELSEWHERE.get(command, f"trainwright.cli.{command}"))
 
 
 def _version() -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainwright.cli.answer import Answer
+    from trainwright.cli.findings import Findings
     from trainwright.cli.outcome import Outcome
-    from trainwright.cli.study_folder import Findings
     from trainwright.report.page import Page, Rows
 
 _UNDATED = "Figures of devices, networks and models: the catalog (trainwright catalog), with a source each."

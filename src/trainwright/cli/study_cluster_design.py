@@ -4,7 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import pages
+
 if TYPE_CHECKING:
+    from trainwright.cli.findings import Findings, Tell
     from trainwright.study.cluster_design import Asked, Study
 
 _TITLE = "Parallelization and cluster chosen together"
@@ -20,17 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", metavar="N", help="sequences a step, a power of two (default: 256)")
     add("--clusters", metavar="C,D", help="to compare: devices like h100@dgx-h100, or TOML files of clusters")
     add("--out", metavar="DIR", help="tables (CSV, JSON), figures and heat maps (HTML, PNG) and an index")
+    pages.add_arguments(parser)
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict, tell, and write what was asked for."""
+    from trainwright.cli.study_folder import save_findings
     from trainwright.report.files import render_json, save_text
     from trainwright.study.cluster_design import run_study
     from trainwright.study.cluster_design_tables import study_tree
 
     study = run_study(_asked(options))
-    notes = save_study(study, Path(options.out)) if options.out else []
+    notes = save_findings(options, lambda: findings_of(study))
     if options.json == "-":
         print(render_json(study_tree(study)), end="")
         return 0
@@ -56,17 +61,23 @@ def _asked(options: argparse.Namespace) -> "Asked":
     return Asked(**stated)  # type: ignore[arg-type]
 
 
-def save_study(study: "Study", folder: Path) -> list[str]:
-    """Tables, figures where they can be drawn, and the index; what to tell of them."""
-    from trainwright.cli.study_folder import Findings, save_folder
-    from trainwright.study import cluster_design_tables as tables
-    from trainwright.study.cluster_design_figures import study_figures, study_maps
+def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
+    """What the study finds, for whoever shows it in another way."""
+    from trainwright.study.cluster_design import run_study
 
-    findings = Findings(
+    return findings_of(run_study(_asked(options)))
+
+
+def findings_of(study: "Study") -> "Findings":
+    """Tables, figures and lines."""
+    from trainwright.cli.findings import Findings
+    from trainwright.study import cluster_design_tables as tables
+    from trainwright.study.cluster_design_figures import study_figures
+
+    return Findings(
         title=_TITLE, tables=tables.study_tables(study), tree=tables.study_tree(study),
-        figures=study_figures(study), lines=tables.head_lines(study), maps=study_maps(study),
+        figures=study_figures(study), lines=tables.head_lines(study),
     )  # fmt: skip
-    return save_folder(findings, folder)
 
 
 def tell(study: "Study", notes: list[str]) -> None:

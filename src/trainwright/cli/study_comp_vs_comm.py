@@ -5,9 +5,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import pages
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from trainwright.cli.findings import Findings, Tell
     from trainwright.study.comp_vs_comm import Study
     from trainwright.study.switches import Switches
 
@@ -26,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
+    pages.add_arguments(parser)
     parser.add_argument("--moe", metavar="E:K", help="E experts, K a token: all-to-alls (like 64:2)")
     parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals split, too")
     parser.add_argument("--pipeline", metavar="P[:M]", help="stages, and microbatches (default: 4 a stage)")
@@ -43,29 +46,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Project, tell, and write what was asked for."""
-    from trainwright.cost.source import load_profile
-    from trainwright.study.comp_vs_comm import SHIPPED, run_study
+    from trainwright.cli.study_folder import save_findings
 
-    profile, cluster = load_profile(_baseline(options) or SHIPPED)
-    study = run_study(profile, cluster, _switches(options, profile.interference))
-    notes = _save_folder(study, Path(options.out)) if options.out else []
+    study = _study(options)
+    notes = save_findings(options, lambda: _findings(study))
     _tell(study, options.json, notes)
     return 0
 
 
-def _baseline(options: argparse.Namespace) -> Path | None:
-    """The profile that is asked for, by either of two options."""
-    from trainwright.cost.source import parse_cost
+def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
+    """What the study finds, for whoever shows it in another way."""
+    return _findings(_study(options))
 
-    if options.cost is None:
-        return Path(options.profile) if options.profile is not None else None
-    if options.profile is not None:
-        raise BadInput("--cost", options.cost, "and --profile name one thing", "leave one of them out")
-    name, file = parse_cost(options.cost)
-    if name != "projected":
-        rule = f"this study projects from one measured layer, which {name} does not"
-        raise BadInput("--cost", options.cost, rule, "write projected:FILE")
-    return Path(file) if file else None
+
+def _study(options: argparse.Namespace) -> "Study":
+    from trainwright.cost.source import load_profile
+    from trainwright.study.comp_vs_comm import SHIPPED, run_study
+
+    profile, cluster = load_profile(Path(options.profile) if options.profile is not None else SHIPPED)
+    return run_study(profile, cluster, _switches(options, profile.interference))
 
 
 def _switches(options: argparse.Namespace, measured: float) -> "Switches":
@@ -104,17 +103,15 @@ def _share(text: str) -> float:
     return value
 
 
-def _save_folder(study: "Study", folder: Path) -> list[str]:
-    """Tables, figures where they can be drawn, and the index; what to tell of them."""
-    from trainwright.cli.study_folder import Findings, save_folder
+def _findings(study: "Study") -> "Findings":
+    from trainwright.cli.findings import Findings
     from trainwright.study import comp_vs_comm_tables as tables
     from trainwright.study.comp_vs_comm_figures import study_figures
 
-    findings = Findings(
+    return Findings(
         title=_TITLE, tables=tables.study_tables(study), tree=tables.study_tree(study),
         figures=study_figures(study), lines=[*tables.head_lines(study), *tables.tail_lines(study)],
     )  # fmt: skip
-    return save_folder(findings, folder)
 
 
 def _tell(study: "Study", json: str | None, notes: list[str]) -> None:

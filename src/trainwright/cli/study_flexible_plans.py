@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost
+from trainwright.cli import cost, pages
 from trainwright.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
+    from trainwright.cli.findings import Findings, Tell
     from trainwright.study.flexible_plans import Case, Outcome
+
+_TITLE = "Flexible plans against systems of 2022 and the knobs of today"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
     parser.add_argument("--csv", metavar="FILE", help="the table as CSV")
+    pages.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,6 +50,27 @@ def run(options: argparse.Namespace) -> int:
         return 130
     _write(options, outcomes)
     return 0
+
+
+def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
+    """What the study finds, for whoever shows it in another way."""
+    from trainwright.study.flexible_plans import run_cases
+
+    cases, outcomes = _cases(options), []
+    for number, outcome in enumerate(run_cases(cases, None)):
+        outcomes.append(outcome)
+        tell(number + 1, len(cases), outcome.case.name)
+    return _findings(outcomes)
+
+
+def _findings(outcomes: "list[Outcome]") -> "Findings":
+    from trainwright.cli.findings import Findings
+    from trainwright.study.flexible_table import outcome_figures, reasons, row_of
+
+    return Findings(
+        title=_TITLE, tables={"cases": [row_of(each) for each in outcomes]}, tree=outcomes,
+        figures=outcome_figures(outcomes), lines=reasons(outcomes),
+    )  # fmt: skip
 
 
 def _cases(options: argparse.Namespace) -> "list[Case]":
@@ -93,11 +118,13 @@ def _folder(text: str | None) -> Path | None:
 
 
 def _write(options: argparse.Namespace, outcomes: "list[Outcome]") -> None:
+    from trainwright.cli.pages import findings_page, save_pages, wanted
     from trainwright.report import tables
     from trainwright.report.files import render_csv, render_json, save_text
     from trainwright.study.flexible_table import COLUMNS, case_table, reasons, row_of
 
     rows = [row_of(each) for each in outcomes]
+    notes = save_pages(options, findings_page(_findings(outcomes), options.asked)) if wanted(options) else []
     if options.csv:
         save_text(Path(options.csv), render_csv(COLUMNS, rows))
     if options.json == "-":
@@ -109,3 +136,5 @@ def _write(options: argparse.Namespace, outcomes: "list[Outcome]") -> None:
     tables.show(console, case_table(outcomes))
     for line in reasons(outcomes):
         tables.show(console, tables.indented(console, line))
+    for line in notes:
+        tables.show(console, line)

@@ -1,28 +1,23 @@
 """The folder that a study leaves: tables, figures where they can be drawn, and an index of them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 
+from trainwright.cli.findings import Findings
+from trainwright.cli.pages import findings_page, save_pages, wanted
 from trainwright.errors import BadInput
-from trainwright.report.figures import HOW_TO_GET, Figure, can_draw, render_index, save_figures
+from trainwright.report.figures import HOW_TO_GET, can_draw, render_index, save_figures
 from trainwright.report.files import render_csv, render_json, save_text
-from trainwright.report.heatmap import HeatMap, save_heatmap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What a study found: rows of tables by name, all of it as a tree, figures, and what to say first.
-
-    A figure of the same name as one of `maps` is drawn as that heat map.
-    """
-
-    title: str
-    tables: Mapping[str, Sequence[Mapping[str, object]]]
-    tree: object
-    figures: Sequence[Figure]
-    lines: Sequence[str]
-    maps: Sequence[HeatMap] = ()
+def save_findings(options: argparse.Namespace, findings_of: Callable[[], Findings]) -> list[str]:
+    """A folder, a report, pictures, as the options ask; what to tell of them."""
+    if not (options.out or wanted(options)):
+        return []
+    findings = findings_of()
+    told = save_folder(findings, Path(options.out)) if options.out else []
+    return [*told, *(save_pages(options, findings_page(findings, options.asked)) if wanted(options) else [])]
 
 
 def save_folder(findings: Findings, folder: Path) -> list[str]:
@@ -39,10 +34,7 @@ def save_folder(findings: Findings, folder: Path) -> list[str]:
     save_text(folder / "study.json", render_json(findings.tree))
     drawn = can_draw()
     if drawn:
-        mapped = {each.name for each in findings.maps}
-        save_figures(folder, [each for each in findings.figures if each.name not in mapped])
-        for each in findings.maps:
-            save_heatmap(folder, each)
+        save_figures(folder, findings.figures)
     files = [*(f"{name}.csv" for name in found), "study.json"]
     page = render_index(findings.title, findings.lines, findings.figures, files, drawn)
     save_text(folder / "index.html", page)

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost
+from trainwright.cli import cost, pages
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from trainwright.cli.findings import Findings, Tell
     from trainwright.study.scaling import Asked, Study
 
 _TITLE = "What more devices give"
@@ -33,18 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--contexts", metavar="N,M", help="lengths to compare (default: 2048 to 32768)")
     add("--generations", metavar="D,E", help="devices to compare (default: v100,a100,h100,b200)")
     add("--out", metavar="DIR", help="tables (CSV, JSON), figures (HTML, PNG) and an index")
+    pages.add_arguments(parser)
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
     add("--csv", nargs="?", const="-", metavar="FILE", help="all points as CSV, likewise")
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict, tell, and write what was asked for."""
+    from trainwright.cli.study_folder import save_findings
     from trainwright.study.scaling import run_study
 
     if options.json is not None and options.json == options.csv:
         raise BadInput("--csv", options.csv, "has the JSON already", "name another file for one of them")
     study = run_study(_asked(options))
-    notes = _save_folder(study, Path(options.out)) if options.out else []
+    notes = save_findings(options, lambda: _findings(study))
     if not _save_files(study, options):
         _tell(study, notes)
     return 0
@@ -88,17 +91,22 @@ def _scales(text: str) -> tuple[int, ...]:
     return tuple(low << power for power in range((high // low).bit_length()) if low << power <= high)
 
 
-def _save_folder(study: "Study", folder: Path) -> list[str]:
-    """Tables, figures where they can be drawn, and the index; what to tell of them."""
-    from trainwright.cli.study_folder import Findings, save_folder
+def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
+    """What the study finds, for whoever shows it in another way."""
+    from trainwright.study.scaling import run_study
+
+    return _findings(run_study(_asked(options)))
+
+
+def _findings(study: "Study") -> "Findings":
+    from trainwright.cli.findings import Findings
     from trainwright.study import scaling_tables as tables
     from trainwright.study.scaling_figures import study_figures
 
-    findings = Findings(
+    return Findings(
         title=_TITLE, tables=tables.study_tables(study), tree=tables.study_tree(study),
         figures=study_figures(study), lines=[*tables.head_lines(study), *tables.tail_lines(study)],
     )  # fmt: skip
-    return save_folder(findings, folder)
 
 
 def _save_files(study: "Study", options: argparse.Namespace) -> bool:

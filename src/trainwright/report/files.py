@@ -67,4 +67,6 @@ def plain(value: object) -> object:
         return [plain(each) for each in value]
     if isinstance(value, float) and not isfinite(value):
         return None  # JSON has no infinities
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        return plain(value.item())  # one number or truth value of an array
     return value

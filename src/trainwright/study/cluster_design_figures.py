@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import inf, isinf, nan
+from math import inf, isinf
 
 from trainwright.report.figures import Axis, Band, Figure, Series
-from trainwright.report.heatmap import HeatMap
+from trainwright.report.figures import Grid as Cells
 from trainwright.study.cluster_design import BASELINE_GB, LARGE_GB, UNLIMITED_GB, Study
 from trainwright.study.design_clusters import FREE, METHOD, TABLES, Rival
 from trainwright.study.design_maps import Grid
@@ -27,22 +27,15 @@ def study_figures(study: Study) -> list[Figure]:
     ]  # fmt: skip
 
 
-def study_maps(study: Study) -> list[HeatMap]:
-    """The grids as heat maps, of the same names as their figures."""
-    figures = {each.name: each for each in study_figures(study)}
-    return [_map(grid, figures[f"map_{grid.name}"]) for grid in study.grids]
+def _drawn(grid: Grid) -> Cells:
+    """A grid as a heat map has it."""
 
-
-def _map(grid: Grid, figure: Figure) -> HeatMap:
     def words(values: Sequence[float]) -> tuple[str, ...]:
         return tuple("endless" if isinf(each) else f"{each:g}" for each in values)
 
-    return HeatMap(
-        name=figure.name, title=figure.title,
-        note=f"Claim ({figure.verdict}): {figure.claim} Found: {figure.finding}",
-        x_title=grid.x_title, y_title=grid.y_title, value_title="times as fast as the baseline",
-        x=words(grid.x), y=words(grid.y),
-        values=tuple(tuple(each or nan for each in row) for row in grid.speedup),
+    return Cells(
+        columns=words(grid.x), rows=words(grid.y), title="times as fast as the baseline",
+        values=tuple(tuple(each or None for each in row) for row in grid.speedup),
     )  # fmt: skip
 
 
@@ -145,7 +138,7 @@ def _expansion(study: Study) -> Figure:
         holds=holds,
         finding=f"{least:.2f}x to {best:.2f}x, the bound is {bound:.2f}x (published: up to "
         f"{PUBLISHED_GAIN}x, bound 1.5 to 1.8x).",
-        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title),
+        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title), grid=_drawn(grid),
     )  # fmt: skip
 
 
@@ -158,7 +151,7 @@ def _compute(study: Study) -> Figure:
         claim="More compute alone has diminishing returns: 8 times as much gives less than 4 times.",
         holds=last < 4.0,
         finding=f"{last:.2f}x, with 8 times the memory bandwidth too {grid.speedup[-1][-1]:.2f}x.",
-        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title),
+        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title), grid=_drawn(grid),
     )  # fmt: skip
 
 
@@ -171,7 +164,7 @@ def _network(study: Study) -> Figure:
         claim="Where MP spans pods, links between them limit: twice as much there gains more than inside.",
         holds=inter > intra, finding=f"Twice between pods {inter:.2f}x, twice inside {intra:.2f}x, "
         f"both {grid.speedup[row + 1][column + 1]:.2f}x.",
-        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title),
+        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title), grid=_drawn(grid),
     )  # fmt: skip
 
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
+from trainwright.report.figures import Axis, Figure, Series
 from trainwright.report.tables import table
 from trainwright.search.trial import Trial
 from trainwright.study.flexible_plans import RIVALS, Outcome
 from trainwright.units import render_duration
 
+_LARGE = 1.5  # times as fast
 _SPACES = (*RIVALS, "knobs")
 _MEASURES = ("plan", "step_s", "total_bytes", "device_w", "tokens_per_joule")
 COLUMNS = (
@@ -61,6 +63,38 @@ def reasons(outcomes: Sequence[Outcome]) -> list[str]:
         f"{each.reason}"
         for each in outcomes
     ]
+
+
+def outcome_figures(outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
+    """Steps of the best plan of each space; how much faster flexible plans are, beside what was published."""
+    if not outcomes:
+        return ()
+    names = tuple(f"{each.case.model}, {_where(each)}" for each in outcomes)
+    spaces = [name for name in _SPACES if any(each.best.get(name) for each in outcomes)]
+    columns = {name: [each.best.get(name) for each in outcomes] for name in spaces}
+    columns["flexible"] = [each.flexible for each in outcomes]
+    gains = [each.speedup or 0.0 for each in outcomes]
+    large = {each.case.family for each in outcomes if (each.speedup or 0.0) > _LARGE}
+    return (
+        Figure(
+            name="steps", title="Step of the best plan of each space, simulated", x=Axis(title="case"),
+            y=Axis(title="seconds a step"),
+            series=tuple(
+                Series(
+                    name=name, kind="bars", x=names, y=tuple(each.step_s if each else 0.0 for each in trials)
+                )
+                for name, trials in columns.items()
+            ),
+        ),
+        Figure(
+            name="speedup", title="Flexible plans over the best of 2022", x=Axis(title="case"),
+            y=Axis(title="times as fast"),
+            claim=f"Flexible plans are more than {_LARGE:g} times as fast on at least two models.",
+            holds=len(large) >= 2,
+            finding=f"Up to {max(gains):.2f}x; more than that on: {', '.join(sorted(large)) or 'none'}.",
+            series=(Series(name="over 2022", kind="bars", x=names, y=tuple(gains)),),
+        ),
+    )  # fmt: skip
 
 
 def over(rival: Trial | None, trial: Trial | None) -> float | None:

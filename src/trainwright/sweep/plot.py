@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
-from trainwright.report.figures import HOW_TO_GET, Axis, Figure, Series, can_draw, save_figures
-from trainwright.report.heatmap import HeatMap, save_heatmap
+from trainwright.report.figures import HOW_TO_GET, Axis, Figure, Grid, Series, can_draw, save_figures
 from trainwright.sweep.query import query
 from trainwright.units import render_si
 
@@ -39,15 +37,9 @@ def plot(folder: Path, ask: Ask, out: Path) -> tuple[Path, Path]:
         raise BadInput("sweep plot", "figures", "cannot be drawn here", HOW_TO_GET)
     _check(folder, ask)
     out.mkdir(parents=True, exist_ok=True)
-    if ask.z:
-        heatmap = _heatmap(folder, ask)
-        save_heatmap(out, heatmap)
-        name = heatmap.name
-    else:
-        figure = _lines(folder, ask)
-        save_figures(out, [figure])
-        name = figure.name
-    return out / f"{name}.html", out / f"{name}.png"
+    figure = _heatmap(folder, ask) if ask.z else _lines(folder, ask)
+    save_figures(out, [figure])
+    return out / f"{figure.name}.html", out / f"{figure.name}.png"
 
 
 def _check(folder: Path, ask: Ask) -> None:
@@ -80,18 +72,21 @@ def _series(ask: Ask, found: Sequence[Mapping[str, Any]], name: Any) -> Series:
     return Series(name=title, x=tuple(row[ask.x] for row in rows), y=tuple(row["value"] for row in rows))
 
 
-def _heatmap(folder: Path, ask: Ask) -> HeatMap:
+def _heatmap(folder: Path, ask: Ask) -> Figure:
     found = _grouped(folder, ask, [ask.x, ask.y], ask.z)
     across, up = (sorted({row[name] for row in found}) for name in (ask.x, ask.y))
     if len(across) * len(up) > _MOST_CELLS:
         rule = f"makes {len(across)} x {len(up)} cells"
         raise BadInput("sweep plot", f"{ask.x}, {ask.y}", rule, "choose columns of fewer values")
     values = {(row[ask.x], row[ask.y]): row["value"] for row in found}
-    return HeatMap(
-        name=_name(ask), title=f"{ask.z} over {ask.x} and {ask.y}", note=_note(ask), x_title=ask.x,
-        y_title=ask.y, value_title=ask.z, x=tuple(_shown(ask.x, each) for each in across),
-        y=tuple(_shown(ask.y, each) for each in up),
-        values=tuple(tuple(values.get((x, y), nan) for x in across) for y in up),
+    return Figure(
+        name=_name(ask), title=f"{ask.z} over {ask.x} and {ask.y}", finding=_note(ask),
+        x=Axis(title=ask.x), y=Axis(title=ask.y),
+        grid=Grid(
+            columns=tuple(_shown(ask.x, each) for each in across),
+            rows=tuple(_shown(ask.y, each) for each in up), title=ask.z,
+            values=tuple(tuple(values.get((x, y)) for x in across) for y in up),
+        ),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.commands import fails
 from trainwright.cli import study_cluster_design
+from trainwright.cli.study_folder import save_folder
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput
 from trainwright.estimate.step import estimate
@@ -18,7 +19,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
-from trainwright.report.heatmap import render_heatmap_png
+from trainwright.report.figures import render_picture
 from trainwright.study.cluster_design import Asked, Study, run_study
 from trainwright.study.cluster_design_figures import (
     is_monotone,
@@ -26,7 +27,6 @@ from trainwright.study.cluster_design_figures import (
     smallest_fitting,
     spread,
     study_figures,
-    study_maps,
 )
 from trainwright.study.design_clusters import FREE, METHOD, TABLES, front, load_rivals
 from trainwright.study.design_maps import expansion_grid
@@ -198,7 +198,7 @@ def test_all_of_it_is_written_and_told(
 ) -> None:
     if not os.environ.get("THOROUGH"):
         monkeypatch.setattr("trainwright.cli.study_folder.can_draw", lambda: False)
-    notes = study_cluster_design.save_study(study, tmp_path / "design")
+    notes = save_folder(study_cluster_design.findings_of(study), tmp_path / "design")
     study_cluster_design.tell(study, notes)
     told = capsys.readouterr().out
     assert "What to buy next" in told
@@ -211,10 +211,12 @@ def test_all_of_it_is_written_and_told(
 
 def test_a_grid_is_drawn_as_a_heat_map_with_its_claim(study: Study) -> None:
     pytest.importorskip("matplotlib")
-    (expansion, *_) = study_maps(study)
-    assert "Claim (holds)" in expansion.note
-    assert expansion.y[-1] == "endless"
-    assert render_heatmap_png(expansion).startswith(b"\x89PNG")
+    expansion = next(each for each in study_figures(study) if each.name == "map_expansion")
+    assert expansion.claim
+    assert expansion.holds
+    assert expansion.grid
+    assert expansion.grid.rows[-1] == "endless"
+    assert render_picture(expansion).startswith(b"\x89PNG")
 
 
 def test_unknown_clusters_are_told() -> None:

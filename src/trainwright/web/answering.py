@@ -1,0 +1,115 @@
+"""Arguments to JSON: what a worker does for a question."""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
+
+BAD, NONE_FITS = 422, 409  # statuses of answers that are errors
+
+
+def answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tuple[int, bytes]:
+    """The status and body of an answer; `files` are what was uploaded, by the name in the arguments."""
+    with tempfile.TemporaryDirectory(prefix="trainwright-") as folder:
+        try:
+            words = [_stored(each, files, Path(folder)) for each in arguments]
+            return 200, KINDS[kind](words)
+        except InfeasiblePlan as error:
+            return NONE_FITS, _error(error, folder)
+        except TrainwrightError as error:
+            return BAD, _error(error, folder)
+        except (RecursionError, OverflowError, MemoryError) as error:
+            rule = f"is too large ({type(error).__name__})"
+            return BAD, _error(BadInput("question", kind, rule, "ask for less"), folder)
+
+
+def _error(error: Exception, folder: str) -> bytes:
+    """What was uploaded is called by the name that the user knows, not by where it was put."""
+    return json.dumps({"error": str(error).replace(f"{folder}/", "")}, ensure_ascii=False).encode()
+
+
+def _stored(word: str, files: Mapping[str, Any], folder: Path) -> str:
+    """A word; if it names something uploaded, the path of a file with that."""
+    if word not in files:
+        return word
+    path = folder / word
+    path.write_text(json.dumps(files[word]), encoding="utf-8")
+    return str(path)
+
+
+def _options(command: str, words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command, by its own parser."""
+    from importlib import import_module
+
+    parser = WebParser(prog=f"trainwright {command}", add_help=False)
+    import_module(f"trainwright.cli.{command}").add_arguments(parser)
+    return parser.parse_args(list(words))
+
+
+class WebParser(argparse.ArgumentParser):
+    """A parser whose errors are answers."""
+
+    def error(self, message: str) -> Any:
+        raise BadInput("question", message, "is not understood", "see the options of the command")
+
+
+def _plan(words: Sequence[str]) -> bytes:
+    from trainwright.cli.answer import answer_of, json_of
+    from trainwright.cli.request import parse_request
+    from trainwright.report.page import compact_json
+    from trainwright.report.plan_figures import plan_figures
+
+    found = answer_of(parse_request(_options("plan", words[1:])))
+    figures = plan_figures(found.summaries, found.front, found.what_if)
+    return compact_json({**json_of(found), "figures": figures}).encode()
+
+
+def _simulate(words: Sequence[str]) -> bytes:
+    from trainwright.cli.simulate import json_of, outcome_of
+    from trainwright.report.account_figures import account_figures
+    from trainwright.report.account_tables import account_lines
+    from trainwright.report.blocks import blocks_of
+    from trainwright.report.page import compact_json
+
+    outcome = outcome_of(_options("simulate", words[1:]))
+    return compact_json(
+        {
+            **json_of(outcome), "lines": tuple(account_lines(outcome.account)),
+            "figures": account_figures(outcome.account), "blocks": blocks_of(outcome.simulated.timeline),
+        }
+    ).encode()  # fmt: skip
+
+
+def _trace(words: Sequence[str]) -> bytes:
+    from trainwright.cli.simulate import outcome_of
+    from trainwright.report.trace import describe, render_trace
+
+    simulated = outcome_of(_options("simulate", words[1:])).simulated
+    return "".join(render_trace(simulated.timeline, describe(simulated.program, "predicted"))).encode()
+
+
+def _compare(words: Sequence[str]) -> bytes:
+    from trainwright.cli.compare import tree_of
+    from trainwright.report.page import compact_json
+
+    return compact_json(tree_of(Path(words[1]), Path(words[2]))).encode()
+
+
+def _catalog(words: Sequence[str]) -> bytes:
+    from trainwright.cli.catalog import summary_of
+    from trainwright.report.page import compact_json
+
+    return compact_json(summary_of()).encode()
+
+
+KINDS: Mapping[str, Callable[[Sequence[str]], bytes]] = {
+    "plan": _plan,
+    "simulate": _simulate,
+    "trace": _trace,
+    "compare": _compare,
+    "catalog": _catalog,
+}

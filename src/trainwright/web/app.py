@@ -1,0 +1,214 @@
+"""The application: pages, questions with answers, jobs with progress."""
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.gzip import GZipMiddleware
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from trainwright import __version__
+from trainwright.report.page import ASSETS
+from trainwright.study import STUDIES
+from trainwright.web import questions as asked
+from trainwright.web.guard import App, Guard
+from trainwright.web.jobs import Job, Jobs
+from trainwright.web.settings import Settings
+from trainwright.web.workers import Busy, TooLong, Workers
+
+PAGES = ("plan", "timeline", "compare", *STUDIES, "sweep", "api")
+_STATIC = Path(__file__).parent / "static"
+_BUNDLES = {  # few files, so that few requests are made
+    "app.js": ("text/javascript", (ASSETS / "charts.js", _STATIC / "app.js")),
+    "app.css": ("text/css", (ASSETS / "page.css", _STATIC / "app.css")),
+    "echarts.min.js": ("text/javascript", (ASSETS / "echarts.min.js",)),
+}
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")]
+
+
+class Problem(BaseModel):
+    """What was wrong: thing, value, rule, remedy."""
+
+    error: str
+
+
+class Started(BaseModel):
+    """A job that is under way."""
+
+    job: str
+    command: str
+
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        400: "not JSON", 401: "a token is needed", 404: "not there", 405: "no such method",
+        408: "the body came too slowly",
+        409: "nothing fits, or it is not done yet", 413: "the body is too large", 415: "not application/json",
+        421: "asked under another name", 422: "a value breaks a rule", 503: "too busy, or it took too long",
+    }.items()
+}  # fmt: skip
+
+
+def build_app(settings: Settings) -> App:
+    """The application behind its guard."""
+    return Guard(GZipMiddleware(build_api(settings), minimum_size=2_000, compresslevel=5), settings)
+
+
+def build_api(settings: Settings) -> FastAPI:
+    """Routes and their documentation, without the guard."""
+    workers, jobs = Workers(settings), Jobs(settings)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        workers.start()
+        yield
+        jobs.stop()
+        workers.stop()
+
+    api = FastAPI(
+        title="Trainwright", version=__version__, lifespan=life, docs_url=None, redoc_url=None,
+        openapi_url="/api/openapi.json", responses=_PROBLEMS,
+        description="How to train this model on that cluster. Every answer is that of a command.",
+    )  # fmt: skip
+    _add_pages(api)
+    _add_questions(api, workers)
+    _add_jobs(api, jobs)
+    _add_errors(api)
+    return api
+
+
+def _add_pages(api: FastAPI) -> None:
+    for path in ("/", *(f"/{name}" for name in PAGES)):
+        api.add_api_route(path, _page, methods=["GET"], include_in_schema=False)
+    api.add_api_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
+
+
+def _page() -> Response:
+    return Response(_read(("index.html",)), media_type="text/html", headers={"cache-control": "no-cache"})
+
+
+def _static(name: str) -> Response:
+    if name not in _BUNDLES:
+        raise HTTPException(404, "no such file")
+    media, paths = _BUNDLES[name]
+    body = b"\n".join(path.read_bytes() for path in paths)
+    return Response(body, media_type=media, headers={"cache-control": "max-age=3600"})
+
+
+@cache
+def _read(names: tuple[str, ...]) -> bytes:
+    return b"".join((_STATIC / name).read_bytes() for name in names)
+
+
+def _add_questions(api: FastAPI, workers: Workers) -> None:
+    async def answered(kind: str, words: list[str], files: dict[str, Any], said: str = "") -> Response:
+        status, body = await workers.ask(kind, words, files)
+        if status == 200 and said:
+            body = b'{"command":' + JSONResponse(said).body + b"," + body[1:]
+        return Response(body, status_code=status, media_type="application/json")
+
+    @api.post("/api/plan", summary="The best strategies, with time, memory, cost, power and what limits them")
+    async def plan(question: asked.Plan) -> Response:
+        return await answered("plan", question.command(), _files(question), _said(question.command()))
+
+    @api.post("/api/simulate", summary="One plan in detail: its step, lane by lane, and its memory")
+    async def simulate(question: asked.Simulate) -> Response:
+        return await answered("simulate", question.command(), _files(question), _said(question.command()))
+
+    @api.post("/api/trace", summary="The simulated step as a trace that Perfetto opens")
+    async def trace(question: asked.Simulate) -> Response:
+        return await answered("trace", question.command(), _files(question))
+
+    @api.post("/api/compare", summary="A predicted and a measured trace side by side")
+    async def compare(question: asked.Compare) -> Response:
+        files = {"predicted.json": question.predicted, "measured.json": question.measured}
+        return await answered("compare", ["compare", *files], files)
+
+    @api.get("/api/catalog", summary="Models, devices, networks, stacks and studies that are known")
+    async def catalog() -> Response:
+        return await answered("catalog", ["catalog"], {})
+
+
+def _files(question: asked.Subject) -> dict[str, Any]:
+    return {asked.UPLOADED: question.config} if question.config is not None else {}
+
+
+def _said(words: list[str]) -> str:
+    return shlex.join(["trainwright", *words])
+
+
+def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
+    def job_of(name: str) -> Job:
+        job = jobs.find(name)
+        if job is None:
+            raise HTTPException(404, f'job "{name[:40]}": not known here; start it again')
+        return job
+
+    @api.post("/api/sweep", status_code=202, summary="Explore a design space; a job")
+    async def sweep(question: asked.Sweep) -> Started:
+        job = jobs.start("sweep", [question.toml], "trainwright sweep sweep.toml --out sweep")
+        return Started(job=job.name, command=job.command)
+
+    @api.post("/api/study/{name}", status_code=202, summary="Run a study; a job")
+    async def study(name: JobName, question: asked.Study) -> Started:
+        if name not in STUDIES:
+            raise HTTPException(404, f'study "{name}": no such name; known: {", ".join(STUDIES)}')
+        words = [name]
+        for option, value in question.options.items():
+            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+        job = jobs.start("study", words, _said(["study", *words]))
+        return Started(job=job.name, command=job.command)
+
+    @api.get("/api/jobs/{name}", summary="How far a job is")
+    async def status(name: JobName) -> Response:
+        return JSONResponse(job_of(name).status())
+
+    @api.get("/api/jobs/{name}/events", summary="How far a job is, as server-sent events")
+    async def events(name: JobName) -> Response:
+        return StreamingResponse(jobs.events(job_of(name)), media_type="text/event-stream")
+
+    @api.get("/api/jobs/{name}/result", summary="What a job that is done has found")
+    async def result(name: JobName) -> Response:
+        job = job_of(name)
+        if job.state != "done":
+            raise HTTPException(409, f'job "{name}": is {job.state}; {job.error or "wait for it"}')
+        return Response(job.result, media_type="application/json")
+
+    @api.delete("/api/jobs/{name}", summary="Cancel a job")
+    async def cancel(name: JobName) -> Response:
+        job = job_of(name)
+        jobs.cancel(job)
+        return JSONResponse(job.status())
+
+
+def _add_errors(api: FastAPI) -> None:
+    """Every problem has the same form."""
+
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(each) for each in first["loc"][1:])[:80]
+        text = str(first["msg"]).removeprefix("Value error, ")
+        return JSONResponse({"error": f"{where or 'question'}: {text}"[:400]}, status_code=422)
+
+    @api.exception_handler(HTTPException)
+    async def told(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": str(error.detail)}, status_code=error.status_code)
+
+    @api.exception_handler(Busy)
+    async def busy(_: Request, __: Busy) -> Response:
+        text = "as many questions or jobs as may be are under way; ask again soon"
+        return JSONResponse({"error": text}, status_code=503, headers={"retry-after": "2"})
+
+    @api.exception_handler(TooLong)
+    async def too_long(_: Request, __: TooLong) -> Response:
+        text = "it took longer than a question may; ask for less, or use the command line"
+        return JSONResponse({"error": text}, status_code=503)

@@ -1,0 +1,131 @@
+"""Questions as they arrive, checked field by field, and the arguments of the command that answers them.
+
+Nothing that arrives is ever a path: models, devices and networks are names of the catalog, and a model's
+configuration comes whole.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from trainwright.cost.change import RESOURCES
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_length=80)]
+Amount = Annotated[str, Field(pattern=r"^[0-9][0-9.eE+]{0,15} ?[kKMGTPB]?$", max_length=20, examples=["15T"])]
+Fixed = Annotated[str, Field(pattern=r"^[a-z][a-z_-]{0,19}=[A-Za-z0-9_,.-]{1,60}$", examples=["tp=8"])]
+Count = Annotated[int, Field(ge=1, le=100_000_000)]
+Resource = Literal[
+    "compute", "memory", "memory-bandwidth", "bandwidth", "inner-bandwidth", "outer-bandwidth", "latency"
+]
+Factor = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
+assert set(Resource.__args__) == set(RESOURCES)  # type: ignore[attr-defined]
+UPLOADED = "config.json"  # what an uploaded configuration is called on a command line
+
+
+class Subject(BaseModel):
+    """A model on a cluster: what every question is about."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Name | None = Field(default=None, description="a model of the catalog", examples=["llama3-70b"])
+    config: dict[str, Any] | None = Field(
+        default=None, description="a Hugging Face config.json, instead of a model"
+    )
+    device: Name = Field(default="h100", description="a device of the catalog", examples=["h100"])
+    count: Annotated[int, Field(ge=1, le=1_000_000)] = 8
+    network: Name | None = Field(default=None, description="a network of the catalog, if not the device's")
+    change: dict[Resource, Factor] = Field(
+        default_factory=dict, description="times a resource of the cluster"
+    )
+    batch: Count | None = Field(default=None, description="sequences a step")
+    seq: Count | None = Field(default=None, description="tokens a sequence")
+    tokens: Amount | None = Field(default=None, description="to train on")
+    precision: Literal["bf16", "fp16", "fp8", "fp4", "fp32"] | None = None
+    stack: Name | None = Field(default=None, description="software, of the catalog")
+
+    @model_validator(mode="after")
+    def _one_model(self) -> "Subject":
+        if (self.model is None) == (self.config is None):
+            raise ValueError("name a model, or send a config: one of the two")
+        for name in (self.model, self.device, self.network, self.stack):
+            if name and name.lower().endswith((".toml", ".json")):
+                raise ValueError(f"{name} is a file, not a name of the catalog")
+        return self
+
+    def arguments(self) -> list[str]:
+        """Model, cluster, and options that all commands have."""
+        at = f"@{self.network}" if self.network else ""
+        words = [self.model or UPLOADED, f"{self.device}:{self.count}{at}"]
+        stated = {"batch": self.batch, "seq": self.seq, "tokens": self.tokens, "stack": self.stack}
+        for name, value in stated.items():
+            words += [f"--{name}", str(value)] if value is not None else []
+        for name, factor in self.change.items():
+            words += ["--change", f"{name}={factor:g}"] if factor != 1 else []
+        return words
+
+
+class Plan(Subject):
+    """How should this model be trained on this cluster?"""
+
+    objective: Literal["time", "cost", "energy", "memory"] = "time"
+    fix: list[Fixed] = Field(default_factory=list, max_length=20)
+    top: Annotated[int, Field(ge=1, le=200)] = 20
+    pareto: bool = True
+
+    def command(self) -> list[str]:
+        """As typed."""
+        words = ["plan", *self.arguments()]
+        words += ["--precision", self.precision] if self.precision else []
+        words += ["--objective", self.objective] if self.objective != "time" else []
+        for each in self.fix:
+            words += ["--fix", each]
+        words += ["--top", str(self.top)] if self.top != 10 else []
+        return [*words, *(["--pareto"] if self.pareto else [])]
+
+
+class Simulate(Subject):
+    """What does a step of this plan do?"""
+
+    plan: Annotated[
+        str, Field(pattern=r"^[a-z0-9][a-z0-9 =,._+-]{0,300}$", examples=["dp8 tp8 pp8 mb1 1f1b"])
+    ]
+
+    @model_validator(mode="after")
+    def _no_file(self) -> "Simulate":
+        if self.plan.endswith(".plan") or any(word.startswith("-") for word in self.plan.split()):
+            raise ValueError("name a strategy or a plan of the zoo")
+        return self
+
+    def command(self) -> list[str]:
+        """As typed."""
+        words = self.arguments()
+        return ["simulate", *words[:2], *self.plan.split(), *words[2:]]
+
+
+class Compare(BaseModel):
+    """A measured step beside the predicted one: two traces."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    predicted: dict[str, Any] = Field(description="a trace that simulate --trace has written")
+    measured: dict[str, Any] = Field(description="a trace that run --record has written")
+
+
+class Sweep(BaseModel):
+    """A design space, as TOML."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    toml: Annotated[str, Field(max_length=20_000)]
+
+
+class Study(BaseModel):
+    """A study by name, with its options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: dict[
+        Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,30}$")],
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,100}$", max_length=120)]
+        | Literal[True],
+    ] = Field(default_factory=dict, max_length=20)

@@ -1,0 +1,470 @@
+// The pages. What is asked is in the address, so that every view can be passed on; what is shown is the command's answer.
+"use strict";
+
+const PAGES = {
+  plan: "Plan", timeline: "Timeline", compare: "Compare", scaling: "Scaling", "cluster-design": "Cluster design",
+  "comp-vs-comm": "Compute vs. communication", subnetworks: "Subnetworks", "flexible-plans": "Flexible plans", sweep: "Sweep", api: "API",
+};
+const RESOURCES = ["compute", "memory", "memory-bandwidth", "inner-bandwidth", "outer-bandwidth", "latency"];
+const GIB = 2 ** 30;
+let catalog = null;
+
+// --- elements ---
+function el(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((each) => each !== null && each !== undefined));
+  return element;
+}
+const main = () => document.getElementById("main");
+const say = (text) => { document.getElementById("status").textContent = text; };
+function problem(error) { say(""); return el("p", { class: "error", role: "alert" }, error.message || String(error)); }
+const select = (name, values, chosen) => el("select", { name }, values.map((each) => el("option", { value: each, selected: each === chosen }, each || "(default)")));
+const field = (label, input) => el("label", {}, label, input);
+const number = (name, value, extra = {}) => el("input", { name, type: "number", min: 1, step: 1, value, inputmode: "numeric", ...extra });
+
+// --- asking ---
+async function ask(path, body, signal) {
+  const response = await fetch(path, body === undefined ? { signal } : {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  let value;
+  try { value = await response.json(); } catch { value = { error: `the server answered ${response.status}` }; }
+  if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
+  return value;
+}
+async function known() {
+  if (!catalog) catalog = await ask("/api/catalog");
+  return catalog;
+}
+
+// --- the address: what is asked, so that a link reproduces a view ---
+const asked = () => Object.fromEntries([...new URLSearchParams(location.search)].filter(([key]) => key !== "token"));
+function show(page, question, push = true) {
+  const search = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  const address = `/${page}${search.size ? "?" + search : ""}`;
+  if (push && address !== location.pathname + location.search) history.pushState(null, "", address);
+}
+async function packed(text) {
+  const bytes = await new Response(new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"))).arrayBuffer();
+  return btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (each) => each.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const reader = stream.getReader(), parts = [];
+  for (let size = 0; ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    if ((size += value.length) > 1e6) throw new Error("the configuration in the address is larger than 1 MB");
+    parts.push(value);
+  }
+  return new Blob(parts).text();
+}
+async function subject(question) {
+  const body = { device: question.device || "h100", count: Number(question.count || 512) };
+  if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
+  for (const key of ["network", "tokens", "precision", "stack"]) if (question[key]) body[key] = question[key];
+  for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
+  const change = Object.fromEntries(RESOURCES.filter((each) => question[each] && Number(question[each]) !== 1).map((each) => [each, Number(question[each])]));
+  if (Object.keys(change).length) body.change = change;
+  return body;
+}
+async function planQuestion(question) {
+  const body = await subject(question);
+  if (question.objective) body.objective = question.objective;
+  if (question.fix) body.fix = question.fix.split(/[ ;]+/).filter(Boolean);
+  if (question.top) body.top = Number(question.top);
+  return body;
+}
+
+// --- leaving with it ---
+function save(name, content, type) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+  document.body.append(link); link.click(); link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+function csv(rows) {
+  if (!rows.length) return "";
+  const names = Object.keys(rows[0]), cell = (value) => { const text = value === null || value === undefined ? "" : String(value); return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; };
+  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n") + "\n";
+}
+function leaving(name, command, value, rows, charts) {
+  const png = () => charts().forEach(([title, element]) => {
+    const chart = echarts.getInstanceByDom(element);
+    if (chart) { const link = el("a", { href: chart.getDataURL({ pixelRatio: 2, backgroundColor: getComputedStyle(document.body).backgroundColor }), download: `${title}.png` }); link.click(); }
+  });
+  const copy = async () => { try { await navigator.clipboard.writeText(command); say("Copied"); } catch { say("Select the command to copy it"); } setTimeout(() => say(""), 1500); };
+  return el("div", { class: "leaving" }, el("h2", {}, "Take it with you"), el("pre", { id: "command" }, command),
+    el("div", { class: "row" },
+      el("button", { type: "button", onclick: copy }, "Copy as command"),
+      el("button", { type: "button", onclick: () => save(`${name}.json`, JSON.stringify(value, null, 2), "application/json") }, "JSON"),
+      rows ? el("button", { type: "button", onclick: () => save(`${name}.csv`, csv(rows()), "text/csv") }, "CSV") : null,
+      el("button", { type: "button", onclick: png }, "PNG")));
+}
+
+// --- parts that pages share ---
+function figures(list) {
+  const box = el("div", { class: "charts" }), drawn = [];
+  for (const figure of list) {
+    const chart = el("div", { class: "chart", "aria-label": figure.title, tabindex: 0 });
+    const claim = figure.claim ? el("p", { class: "small" }, el("b", {}, "Claim: "), figure.claim, " ", el("span", { class: figure.holds ? "holds" : "fails" }, figure.holds ? "It holds." : "It does not hold."), " ", el("b", {}, "Found: "), figure.finding) : null;
+    box.append(el("section", {}, el("h2", {}, figure.title), claim, chart));
+    drawn.push([figure.name, chart, figure]);
+  }
+  requestAnimationFrame(() => drawn.forEach(([, chart, figure]) => Charts.draw(chart, figure)));
+  box.charts = () => drawn.map(([name, chart]) => [name, chart]);
+  return box;
+}
+const shown = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? Number(value.toPrecision(5)).toLocaleString("en") : typeof value === "object" ? JSON.stringify(value) : String(value));
+function table(title, rows, columns, onpick) {
+  const body = el("tbody"), filter = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${title}` });
+  let by = null, down = false;
+  const paint = () => {
+    const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let list = rows.filter((row) => wanted.every((word) => columns.some((column) => shown(column.of(row)).toLowerCase().includes(word))));
+    if (by) list = [...list].sort((a, b) => { const [x, y] = [by.of(a), by.of(b)]; return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * (down ? -1 : 1); });
+    body.replaceChildren(...list.slice(0, 500).map((row) => el("tr", {}, columns.map((column, index) => el("td", { class: column.left ? "left" : null },
+      index === 0 && onpick ? el("button", { type: "button", class: "plain", title: "Show its timeline", onclick: () => onpick(row) }, shown(column.of(row))) : (column.show || shown)(column.of(row)))))));
+  };
+  const head = columns.map((column) => el("th", { scope: "col", "aria-sort": "none", class: column.left ? "left" : null }, el("button", { type: "button", onclick: (event) => {
+    down = by === column ? !down : false; by = column;
+    head.forEach((each) => each.setAttribute("aria-sort", "none"));
+    event.target.closest("th").setAttribute("aria-sort", down ? "descending" : "ascending");
+    paint();
+  } }, column.name)));
+  filter.addEventListener("input", paint); paint();
+  return el("section", {}, el("div", { class: "row" }, el("h2", {}, title), filter, el("span", { class: "small" }, rows.length > 500 ? `the first 500 of ${rows.length} that match` : "")), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)), body)));
+}
+const columnsOf = (rows) => Object.keys(rows[0] || {}).map((name) => ({ name, of: (row) => row[name], left: typeof rows[0][name] === "string" }));
+const fact = (value, what) => el("div", { class: "fact" }, el("b", {}, value), el("span", {}, what));
+
+const nearest = (names, asked) => names.find((each) => each === asked) || names.find((each) => each.startsWith(`${asked}-sxm`)) || names.find((each) => each.startsWith(asked)) || names[0];
+function subjectFields(question, known) {
+  const names = (kind) => known[kind].map((each) => each.name);
+  const model = el("input", { name: "model", list: "models", value: question.config ? "" : question.model || "llama3-70b", autocomplete: "off", placeholder: question.config ? "uploaded config.json" : "" });
+  const config = el("input", { type: "hidden", name: "config", value: question.config || "" });
+  const upload = el("input", { type: "file", accept: ".json,application/json", id: "upload", onchange: async (event) => {
+    const file = event.target.files[0];
+    try {
+      if (!file) return;
+      if (file.size > 1e6) throw new Error(`${file.name}: is larger than 1 MB; a model's config.json is not`);
+      const text = await file.text();
+      config.value = await packed(JSON.stringify(JSON.parse(text)));
+      model.value = ""; model.placeholder = file.name;
+      event.target.form.requestSubmit();
+    } catch (error) { document.getElementById("answer").replaceChildren(problem(error instanceof SyntaxError ? new Error(`${file.name}: is not JSON; use a model's config.json`) : error)); }
+  } });
+  model.addEventListener("input", () => { if (model.value) config.value = ""; });
+  return [
+    el("datalist", { id: "models" }, names("models").map((each) => el("option", { value: each }))), config,
+    field("Model", model), field("or a Hugging Face config.json", upload),
+    field("Device", select("device", names("devices"), nearest(names("devices"), question.device || "h100"))),
+    field("Devices", number("count", question.count || 512, { max: 1000000 })),
+    field("Network", select("network", ["", ...names("networks")], question.network || "")),
+    field("Sequences a step", number("batch", question.batch || "", { placeholder: "by model size" })),
+    field("Tokens a sequence", number("seq", question.seq || "", { placeholder: "the model's" })),
+    field("Tokens to train on", el("input", { name: "tokens", value: question.tokens || "", placeholder: "20 a parameter; like 15T" })),
+    field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
+    field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
+  ];
+}
+function sliders(question, onchange) {
+  return el("fieldset", {}, el("legend", {}, "What if: times the cluster's"), RESOURCES.map((name) => {
+    const power = Math.log2(Number(question[name] || 1)), out = el("output", {}, `${Number(question[name] || 1).toPrecision(3)}x`);
+    const input = el("input", { type: "range", name, min: -3, max: 3, step: 0.25, value: power, "data-power": "1", "aria-label": `times the ${name}`, oninput: () => { out.textContent = `${Number((2 ** input.value).toPrecision(3))}x`; onchange(); } });
+    return el("label", {}, el("span", { class: "row" }, name, out), input);
+  }));
+}
+function values(form) {
+  const found = {};
+  for (const input of form.elements) {
+    if (!input.name || input.type === "file") continue;
+    if (input.dataset.power) { if (Number(input.value) !== 0) found[input.name] = String(Number((2 ** input.value).toPrecision(3))); } else if (input.type === "checkbox") { if (input.checked) found[input.name] = "1"; } else if (input.value) found[input.name] = input.value;
+  }
+  return found;
+}
+// Answers arrive in the order of the questions: an older one never replaces a newer.
+function latest(work) {
+  let controller = null;
+  return async (...words) => {
+    if (controller) controller.abort();
+    const own = controller = new AbortController();
+    try { await work(own.signal, ...words); } catch (error) { if (error.name !== "AbortError") throw error; }
+  };
+}
+
+// --- plan ---
+async function planPage(question) {
+  const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
+  const form = el("form", { id: "form", onsubmit: (event) => { event.preventDefault(); update(true); } });
+  let timer = 0;
+  form.append(...subjectFields(question, facts), field("Best by", select("objective", ["time", "cost", "energy", "memory"], question.objective || "time")),
+    field("Fixed knobs", el("input", { name: "fix", value: question.fix || "", placeholder: "tp=8 pp=4" })),
+    sliders(question, () => { clearTimeout(timer); timer = setTimeout(() => update(true), 150); }),
+    el("button", { class: "main", type: "submit", id: "go" }, "Plan"));
+  const update = latest(async (signal, push) => {
+    const current = values(form);
+    if (current.objective === "time") delete current.objective;
+    show("plan", current, push);
+    answer.classList.add("busy"); say("Searching…");
+    const began = performance.now();
+    try {
+      const found = await ask("/api/plan", await planQuestion(current), signal);
+      answer.replaceChildren(...planAnswer(found, current));
+      answer.dataset.took = String(performance.now() - began);
+      say("");
+    } catch (error) { if (error.name === "AbortError") throw error; answer.replaceChildren(problem(error)); } finally { if (!signal.aborted) answer.classList.remove("busy"); }
+  });
+  main().replaceChildren(el("h1", {}, "How to train this model on that cluster"), el("div", { class: "columns" }, form, answer));
+  await update(false);
+}
+function planAnswer(found, question) {
+  const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
+  const stage = el("section", { id: "stages" });
+  const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
+  const columns = [
+    { name: "strategy", of: (row) => row.strategy.text, left: true }, { name: "step", of: (row) => row.step_s, show: Charts.seconds },
+    { name: "range", of: (row) => `${Charts.seconds(row.low_s)} – ${Charts.seconds(row.high_s)}` },
+    { name: "tokens/s", of: (row) => row.tokens_per_s, show: (v) => Charts.si(v) }, { name: "tokens/s/device", of: (row) => row.tokens_per_s_per_device, show: (v) => Charts.si(v) },
+    { name: "MFU", of: (row) => row.mfu, show: (v) => `${(100 * v).toFixed(1)} %` }, { name: "memory", of: (row) => row.total_bytes, show: (v) => `${(v / GIB).toFixed(1)} GiB` },
+    { name: "$/M tokens", of: (row) => row.budget.dollars_per_million_tokens, show: (v) => v.toPrecision(3) }, { name: "J/token", of: (row) => row.joules_per_token, show: (v) => v.toPrecision(3) },
+    { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
+  ];
+  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", plan: row.strategy.text, batch: String(row.global_batch) });
+  stages(stage, found, question);
+  return [
+    el("div", { class: "facts" },
+      fact(best.strategy.text, "the best strategy"), fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`),
+      fact(`${Charts.si(best.tokens_per_s)} tokens/s`, `${Charts.si(best.tokens_per_s_per_device)} a device`), fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"),
+      fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(0)} on the fullest device`),
+      fact(`${Charts.number(budget.days)} days`, `for ${Charts.si(budget.tokens)} tokens`), fact(`$${Math.round(budget.dollars).toLocaleString("en")}`, `$${budget.dollars_per_million_tokens.toPrecision(3)} a million tokens`),
+      fact(Charts.si(best.power_w, "W"), `${Math.round(best.device_w)} W a device, ${best.joules_per_token.toPrecision(3)} J a token`)),
+    table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
+    el("section", {}, el("h2", {}, "What limits it"), el("ul", {}, found.limits.map((each) => el("li", {}, each)))),
+    el("section", {}, el("h2", {}, "Assumptions"), el("ul", { class: "small" }, found.notes.map((each) => el("li", {}, each)))),
+    leaving("plan", found.command, found, rows, drawn.charts),
+  ];
+}
+async function stages(place, found, question) {
+  const best = found.plans[0];
+  if (!best.strategy.pp || best.strategy.pp < 2) return;
+  try {
+    const step = await ask("/api/simulate", { ...(await subject({ ...question, batch: best.global_batch })), plan: best.strategy.text });
+    const memory = step.figures.find((each) => each.name === "memory");
+    place.replaceChildren(figures([{ ...memory, name: "stages", title: "Memory of each stage, simulated" }]));
+  } catch { /* the plan stands without it */ }
+}
+
+// --- timeline ---
+async function timelinePage(question) {
+  const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
+  const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } });
+  form.append(...subjectFields(usual, facts).filter((each) => !/Precision/.test(each.textContent.slice(0, 9))),
+    field("Strategy, or a plan of the zoo", el("input", { name: "plan", value: usual.plan, required: true, spellcheck: "false" })), sliders(usual, () => {}), el("button", { class: "main", type: "submit" }, "Simulate"));
+  const update = latest(async (signal, push) => {
+    const current = values(form);
+    show("timeline", current, push);
+    answer.classList.add("busy"); say("Simulating…");
+    try {
+      const body = { ...(await subject(current)), plan: current.plan };
+      delete body.precision;
+      const step = await ask("/api/simulate", body, signal);
+      answer.replaceChildren(...timelineAnswer(step, body)); say("");
+    } catch (error) { if (error.name === "AbortError") throw error; answer.replaceChildren(problem(error)); } finally { if (!signal.aborted) answer.classList.remove("busy"); }
+  });
+  main().replaceChildren(el("h1", {}, "One step of a plan"), el("div", { class: "columns" }, form, answer));
+  await update(false);
+}
+function timelineAnswer(step, body) {
+  const chart = el("div", { class: "chart", id: "timeline", tabindex: 0, "aria-label": "Timeline" }), held = el("div", { class: "chart", id: "held", tabindex: 0, "aria-label": "Memory over time" });
+  const drawn = figures(step.figures), places = step.blocks.places;
+  const place = el("select", { id: "place", onchange: () => Charts.drawMemory(held, step.blocks, Number(place.value), step.capacity_bytes) }, places.map((name, index) => el("option", { value: index }, name)));
+  requestAnimationFrame(() => { Charts.drawTimeline(chart, step.blocks); Charts.drawMemory(held, step.blocks, 0, step.capacity_bytes); });
+  const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", body)), "application/json"); say(""); } catch (error) { say(error.message); } };
+  const rows = () => step.blocks.cell.map((cell, index) => ({ lane: step.blocks.lanes[step.blocks.lane[index]][1], place: places[step.blocks.lanes[step.blocks.lane[index]][0]], kind: step.blocks.cells[cell], microbatch: step.blocks.microbatch[index], start_s: step.blocks.start_s[index], end_s: step.blocks.end_s[index], busy: step.blocks.busy[index] }));
+  return [
+    el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(0)} GiB`)),
+    el("section", {}, el("h2", {}, "Timeline"), el("p", { class: "small" }, `${step.tasks.toLocaleString("en")} tasks on ${step.devices} devices in ${step.places} places${step.blocks.hidden ? `, ${step.blocks.hidden} of them not shown` : ""}. White is idle (bubbles); the height of a block is the share of it that is worked on. Drag or scroll to zoom.`), chart),
+    el("section", {}, el("h2", {}, "Memory over the step"), el("label", {}, "Of ", place), held), drawn,
+    el("section", {}, el("h2", {}, "In words"), el("ul", {}, step.lines.map((each) => el("li", {}, each)))),
+    el("div", { class: "row" }, el("button", { type: "button", id: "trace", onclick: trace }, "Trace for Perfetto")),
+    leaving("simulate", step.command, step, rows, () => [["timeline", chart], ["memory", held], ...drawn.charts()]),
+  ];
+}
+
+// --- compare ---
+async function comparePage(question) {
+  const facts = await known(), answer = el("div", { id: "answer" });
+  const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
+  const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE ...]" });
+  text.value = lines;
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …]", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured" });
+  const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
+    try { traces[name] = JSON.parse(await event.target.files[0].text()); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
+  } });
+  const beside = el("section", {}, el("h2", {}, "Predicted beside measured"), el("p", { class: "small" }, "A trace of simulate --trace and one of run --record, of the same plan:"), el("div", { class: "row" }, field("Predicted trace", load("predicted")), field("Measured trace", load("measured"))), measured);
+  const update = latest(async (signal, push) => {
+    const cases = text.value.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, 16);
+    show("compare", { cases: cases.join("\n") }, push);
+    answer.classList.add("busy"); say("Searching…");
+    const results = await Promise.all(cases.map(async (line) => { try { return { line, found: await ask("/api/plan", parseCase(line), signal) }; } catch (error) { if (error.name === "AbortError") throw error; return { line, error }; } }));
+    answer.replaceChildren(...compareAnswer(results)); answer.classList.remove("busy"); say("");
+  });
+  main().replaceChildren(el("h1", {}, "Side by side"), el("div", { class: "columns" }, el("div", {}, form), answer), beside);
+  await update(false);
+}
+function parseCase(line) {
+  const [model, cluster = "", ...knobs] = line.split(/\s+/), [place, network] = cluster.split("@"), [device, count] = place.split(":");
+  const body = { model, device, count: Number(count) || 0, fix: knobs, pareto: false, top: 1 };
+  if (network) body.network = network;
+  return body;
+}
+function compareAnswer(results) {
+  const good = results.filter((each) => each.found), names = good.map((each) => each.line);
+  const of = (what) => good.map((each) => what(each.found.plans[0]));
+  const rows = good.map((each) => ({ case: each.line, strategy: each.found.plans[0].strategy.text, tokens_per_s: each.found.plans[0].tokens_per_s, step_s: each.found.plans[0].step_s, mfu: each.found.plans[0].mfu, dollars_per_million_tokens: each.found.plans[0].budget.dollars_per_million_tokens, joules_per_token: each.found.plans[0].joules_per_token, power_w: each.found.plans[0].power_w, memory_gib: each.found.plans[0].total_bytes / GIB }));
+  const bars = (name, title, y, what) => ({ name, title, x: { title: "case" }, y: { title: y }, series: [{ name: y, kind: "bars", x: names, y: of(what) }], bands: [] });
+  const parts = [...new Set(good.flatMap((each) => Object.entries(each.found.plans[0].time_s).filter(([, spent]) => spent > 0).map(([part]) => part)))];
+  const pareto = { name: "pareto", title: "Cost against time", x: { title: "days for the tokens" }, y: { title: "dollars" }, bands: [], series: good.map((each) => ({ name: each.line, kind: "points", x: [each.found.plans[0].budget.days], y: [each.found.plans[0].budget.dollars] })) };
+  const drawn = good.length ? figures([bars("tokens", "Throughput", "tokens/s", (each) => each.tokens_per_s), pareto, bars("cost", "Cost", "$ a million tokens", (each) => each.budget.dollars_per_million_tokens), bars("energy", "Energy", "joules a token", (each) => each.joules_per_token),
+    { name: "time", title: "Where the step goes", x: { title: "case" }, y: { title: "seconds a step" }, bands: [], series: parts.map((part) => ({ name: part, kind: "stack", x: names, y: of((each) => each.time_s[part] || 0) })) }]) : el("p", {}, "Nothing to compare.");
+  return [...results.filter((each) => each.error).map((each) => problem(new Error(`${each.line}: ${each.error.message}`))), rows.length ? table("The best of each", rows, columnsOf(rows)) : null, drawn,
+    leaving("compare", good.map((each) => each.found.command).join("\n"), good.map((each) => each.found), () => rows, drawn.charts || (() => []))].filter(Boolean);
+}
+function measuredAnswer(found) {
+  const pairs = [...found.causes, found.step], names = pairs.map((each) => each.name);
+  const figure = { name: "measured", title: `Predicted and measured: ${found.about.model}, ${found.about.plan}`, x: { title: "cause" }, y: { title: "seconds" }, bands: [], series: ["predicted_s", "measured_s"].map((key) => ({ name: key.slice(0, -2), kind: "bars", x: names, y: pairs.map((each) => each[key]) })) };
+  return [figures([figure]), table("Tasks that differ most", found.tasks, columnsOf(found.tasks))];
+}
+
+// --- studies and sweeps: jobs ---
+const STUDY_FIELDS = {
+  scaling: [["model", "llama2-7b"], ["device", "h100"], ["devices", "8:2048"], ["seq", "4096"], ["local-batch", "2"]],
+  "comp-vs-comm": [["moe", "64:2"], ["pipeline", "4"], ["sequence-parallel", true], ["fsdp", true], ["inference", true], ["in-network-reduction", true], ["offload-communication", true]],
+  "cluster-design": [["devices", "1024"], ["batch", "256"]],
+  subnetworks: [["quick", true]],
+  "flexible-plans": [["model", "mbart"], ["device", "v100"], ["devices", "8"]],
+};
+async function studyPage(name, question) {
+  const facts = await known(), about = facts.studies.find((each) => each.name === name), answer = el("div", { id: "answer" });
+  if (!about) { main().replaceChildren(el("h1", {}, PAGES[name]), el("p", {}, "This version has no such study.")); return; }
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, (STUDY_FIELDS[name] || []).map(([key, usual]) => (usual === true
+    ? el("label", {}, el("span", { class: "row" }, el("input", { type: "checkbox", name: key, checked: key in question }), key))
+    : field(key, el("input", { name: key, value: question[key] || "", placeholder: usual })))), el("button", { class: "main", type: "submit", id: "go" }, "Run"));
+  const start = async () => {
+    const current = values(form), options = {};
+    for (const [key, usual] of STUDY_FIELDS[name] || []) if (current[key]) options[key] = usual === true ? true : current[key];
+    if (name === "flexible-plans") for (const [key, usual] of STUDY_FIELDS[name]) options[key] = options[key] || usual;
+    show(name, current);
+    await job(answer, `/api/study/${name}`, { options }, (found, command) => studyAnswer(name, found, command));
+  };
+  main().replaceChildren(el("h1", {}, PAGES[name]), el("p", {}, `${about.about[0].toUpperCase()}${about.about.slice(1)}.`), el("div", { class: "columns" }, form, answer));
+  if (name !== "flexible-plans" && name !== "subnetworks") await start();
+  else answer.replaceChildren(el("p", {}, "It takes minutes: press Run. It goes on in the background and can be cancelled."));
+}
+function studyAnswer(name, found, command) {
+  const drawn = figures(found.figures), tables = Object.entries(found.tables);
+  return [el("ul", {}, found.lines.slice(0, 40).map((each) => el("li", {}, each))), drawn, ...tables.map(([title, rows]) => table(title, rows, columnsOf(rows))), leaving(name, command, found, () => (tables[0] || ["", []])[1], drawn.charts)];
+}
+const EXAMPLE = `model = "llama3-8b"
+cluster = "h100:64"
+batch = 256
+
+[[axis]]
+field = "cluster.count"
+values = [8, 16, 32, 64, 128, 256]
+
+[[axis]]
+name = "bandwidth"
+field = "cluster.network.levels.1.bandwidth"
+ratio = [0.25, 0.5, 1, 2, 4]
+`;
+async function sweepPage(question) {
+  const answer = el("div", { id: "answer" }), text = el("textarea", { name: "toml", spellcheck: "false", "aria-label": "The sweep as TOML" });
+  text.value = question.toml ? await unpacked(question.toml) : EXAMPLE;
+  const start = async () => { show("sweep", { toml: await packed(text.value) }); await job(answer, "/api/sweep", { toml: text.value }, sweepAnswer); };
+  main().replaceChildren(el("h1", {}, "Explore a design space"), el("div", { class: "columns" }, el("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, el("label", {}, "The sweep (see docs/sweep.md)", text), el("button", { class: "main", type: "submit", id: "go" }, "Run")), answer));
+  if (question.toml) await start();
+}
+function sweepAnswer(found, command) {
+  const rows = found.rows, numeric = Object.keys(rows[0] || {}).filter((key) => rows.some((row) => typeof row[key] === "number"));
+  const chart = el("div", { class: "chart", tabindex: 0, "aria-label": "The sweep" });
+  const x = select("x", numeric, found.axes.find((each) => numeric.includes(each)) || numeric[0]), y = select("y", numeric, numeric.includes("tokens_per_s") ? "tokens_per_s" : numeric[numeric.length - 1]), by = select("by", ["", ...found.axes], found.axes[1] || "");
+  const draw = () => {
+    const groups = new Map();
+    for (const row of rows) { if (typeof row[x.value] !== "number" || typeof row[y.value] !== "number") continue; const key = by.value ? `${by.value} ${row[by.value]}` : y.value; groups.set(key, [...(groups.get(key) || []), [row[x.value], row[y.value]]]); }
+    Charts.draw(chart, { name: "sweep", title: found.name, x: { title: x.value }, y: { title: y.value }, bands: [], series: [...groups].slice(0, 24).map(([name, points]) => { points.sort((a, b) => a[0] - b[0]); return { name, kind: "line", x: points.map((p) => p[0]), y: points.map((p) => p[1]) }; }) });
+  };
+  [x, y, by].forEach((each) => each.addEventListener("change", draw));
+  requestAnimationFrame(draw);
+  return [el("p", {}, `${found.points.toLocaleString("en")} points, ${rows.length.toLocaleString("en")} rows.`), el("div", { class: "row" }, field("across", x), field("up", y), field("a line for each", by)), chart, table("Rows", rows, columnsOf(rows)), leaving("sweep", command, found, () => rows, () => [["sweep", chart]])];
+}
+let running = null;
+async function job(place, path, body, paint) {
+  if (running) running.close();
+  const bar = el("progress", { max: 1, "aria-label": "Progress" }), words = el("p", { class: "small", id: "told" }, "Starting…");
+  let started;
+  try { started = await ask(path, body); } catch (error) { place.replaceChildren(problem(error)); return; }
+  const cancel = el("button", { type: "button", id: "cancel", onclick: () => fetch(`/api/jobs/${started.job}`, { method: "DELETE" }) }, "Cancel");
+  place.replaceChildren(el("div", {}, bar, words, cancel));
+  await new Promise((resolve) => {
+    const events = running = new EventSource(`/api/jobs/${started.job}/events`);
+    const end = () => { events.close(); if (running === events) running = null; resolve(); };
+    events.onmessage = async (event) => {
+      const status = JSON.parse(event.data);
+      if (status.planned) { bar.max = status.planned; bar.value = status.done; words.textContent = `${status.done.toLocaleString("en")} of ${status.planned.toLocaleString("en")} ${status.text}`; } else words.textContent = status.text || "Under way…";
+      if (status.state === "running") return;
+      end();
+      if (status.state === "done") { try { place.replaceChildren(...paint(await ask(`/api/jobs/${started.job}/result`), started.command)); } catch (error) { place.replaceChildren(problem(error)); } } else if (status.state === "cancelled") place.replaceChildren(el("p", { id: "cancelled" }, "Cancelled.")); else place.replaceChildren(problem(new Error(status.error)));
+    };
+    events.onerror = () => { end(); place.replaceChildren(problem(new Error("the server is gone; start it again"))); };
+  });
+}
+
+// --- the API, documented ---
+async function apiPage() {
+  const api = await ask("/api/openapi.json"), parts = [];
+  for (const [path, methods] of Object.entries(api.paths)) for (const [method, facts] of Object.entries(methods)) {
+    const reference = facts.requestBody && facts.requestBody.content["application/json"].schema.$ref;
+    const schema = reference && api.components.schemas[reference.split("/").pop()];
+    const type = (each) => each.type || (each.enum ? "one of " + each.enum.join(", ") : (each.anyOf || []).map((one) => one.type || (one.enum || []).join(", ")).filter((one) => one !== "null").join(" or "));
+    parts.push(el("section", {}, el("h2", {}, `${method.toUpperCase()} ${path}`), el("p", {}, facts.summary || ""), schema ? el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "field"), el("th", { class: "left" }, "type"), el("th", { class: "left" }, "what"))), el("tbody", {}, Object.entries(schema.properties).map(([name, each]) => el("tr", {}, el("td", {}, name), el("td", { class: "left" }, type(each)), el("td", { class: "left" }, each.description || "")))))) : null));
+  }
+  main().replaceChildren(el("h1", {}, "The API"), el("p", {}, "JSON in, JSON out; the schema: ", el("a", { href: "/api/openapi.json" }, "/api/openapi.json"), ". An error is ", el("code", {}, '{"error": "thing value: rule; remedy"}'), "."), ...parts);
+}
+
+// --- going from page to page ---
+async function route() {
+  const page = location.pathname.slice(1) || "plan";
+  document.title = `Trainwright: ${PAGES[page] || page}`;
+  for (const link of document.querySelectorAll("#nav a")) { if (link.dataset.page === page) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current"); }
+  for (const chart of document.querySelectorAll(".chart")) Charts.forget(chart);
+  if (running) { running.close(); running = null; }
+  try {
+    if (page === "plan") await planPage(asked());
+    else if (page === "timeline") await timelinePage(asked());
+    else if (page === "compare") await comparePage(asked());
+    else if (page === "sweep") await sweepPage(asked());
+    else if (page === "api") await apiPage();
+    else await studyPage(page, asked());
+  } catch (error) { main().replaceChildren(problem(error)); }
+}
+function go(page, question = {}) { show(page, question); main().focus(); window.scrollTo(0, 0); route(); }
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  document.getElementById("theme").textContent = name === "dark" ? "Light" : "Dark";
+}
+theme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+document.getElementById("theme").addEventListener("click", () => {
+  const name = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  localStorage.setItem("theme", name); theme(name); route();
+});
+document.getElementById("nav").append(...Object.entries(PAGES).map(([page, title]) => el("a", { href: `/${page}`, "data-page": page, onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); go(page); } }, title)));
+window.addEventListener("popstate", route);
+route();
