@@ -18,6 +18,7 @@ NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "le
 TIER_KEYS = ("name", "capacity", "bandwidth", "latency", "access", "shared")
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
+    "algorithms",
 )  # fmt: skip
 
 
@@ -137,7 +138,14 @@ def _build_level(table: Table, thing: str) -> Level:
         topology=topology,
         in_network_reduction=reduces,
         oversubscription=ratio(table.get("oversubscription", 1.0), f"{thing} oversubscription"),
+        algorithms=_names(table.get("algorithms", []), f"{thing} algorithms"),
     )
+
+
+def _names(value: object, thing: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise BadInput(thing, value, "is not a list", 'write it like ["ring", "direct"]')
+    return tuple(_text(each, thing) for each in value)
 
 
 def ratio(value: object, thing: str) -> float:

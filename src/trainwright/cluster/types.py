@@ -5,13 +5,22 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from trainwright.errors import BadInput
+from trainwright.errors import BadInput, UnknownName
 
 DType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
 DTYPES: tuple[DType, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 DTYPE_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
 Topology = Literal["switch", "ring", "torus2d", "torus3d", "full", "dragonfly"]
 TOPOLOGIES: tuple[Topology, ...] = ("switch", "ring", "torus2d", "torus3d", "full", "dragonfly")
+# Ways of a collective on one level, and the topologies on which each makes sense.
+ALGORITHMS: Mapping[str, tuple[Topology, ...]] = {
+    "ring": TOPOLOGIES,
+    "tree": ("switch", "full", "dragonfly"),
+    "halving-doubling": ("switch", "full", "dragonfly"),
+    "direct": ("switch", "full", "dragonfly"),
+    "dimension-wise": ("torus2d", "torus3d"),
+    "in-network": ("switch", "dragonfly"),
+}
 Access = Literal["copy", "direct"]
 ACCESSES: tuple[Access, ...] = ("copy", "direct")
 Placed = Literal["optimizer", "gradients", "weights", "activations"]
@@ -91,7 +100,9 @@ class Level:
     """One level of the network, inner to outer: `size` groups of the level below, joined by links.
 
     `bytes_per_s` is per device and direction, as the datasheet states it, summed over its links at this level
-    (all six of a 3D torus). A `size` of 0 means as many as needed.
+    (all six of a 3D torus). A `size` of 0 means as many as needed. Of the `algorithms` that its library has
+    the cheapest is taken for every collective; without any they are those that the constants were fitted
+    with: one ring through all levels, a tree, level by level, and reduction in switches that can.
     """
 
     name: str
@@ -101,6 +112,27 @@ class Level:
     topology: Topology = "switch"
     in_network_reduction: bool = False
     oversubscription: float = 1.0
+    algorithms: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.algorithms:
+            if name not in ALGORITHMS:
+                raise UnknownName(f"level {self.name}: algorithm", name, ALGORITHMS)
+            if self.topology not in ALGORITHMS[name]:
+                raise BadInput(
+                    f"level {self.name}: algorithm", name, f"does not run on topology {self.topology}",
+                    f"use it on {', '.join(ALGORITHMS[name])}",
+                )  # fmt: skip
+            if name == "in-network" and not self.in_network_reduction:
+                raise BadInput(
+                    f"level {self.name}: algorithm", name, "its switches do not reduce",
+                    "set in_network_reduction = true",
+                )  # fmt: skip
+        if self.algorithms and set(self.algorithms) <= {"tree", "in-network"}:
+            raise BadInput(
+                f"level {self.name}: algorithms", ", ".join(self.algorithms), "cannot gather or scatter",
+                "add ring, halving-doubling, direct or dimension-wise",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The time of collectives on a network of levels: latency and bandwidth, ring or tree as is faster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ class Link:
     table: CollectiveTable | None = None  # measured times, which go before all formulas
     hop_s: float = 0.0  # from member to member of a ring that is under way
     times: float = 1.0  # as long as measured, on links of another rate
+    algorithms: tuple[str, ...] = ()  # of which the cheapest is taken; none: those of the fitted constants
 
 
 def _measured_s(links: Sequence[Link], kind: str, members: Array, size_bytes: Array) -> Array | None:
@@ -57,6 +58,7 @@ def span(links: Sequence[Link], size: Array, stride: Array) -> Span:
     return Span(size=np.asarray(size, dtype=float), below=tuple(below), fan=tuple(fan))
 
 
+_IN_NETWORK = 1.3  # measured: NVLink SHARP moves all-reduces so much faster than a ring (480, 370 GB/s)
 _AXES = {"ring": 1, "torus2d": 2, "torus3d": 3}  # of direct networks: two links along each
 
 
@@ -124,6 +126,69 @@ def _switch_latency_s(links: Sequence[Link], where: Span) -> Array:
     return total
 
 
+def _half_s(link: Link, fan: Array, size_bytes: Array) -> Array:
+    """The fastest of a level's algorithms to scatter a sum of `size_bytes`, or to gather them, over `fan`.
+
+    All send (fan−1)/fan of the bytes. A ring takes fan−1 hops, doubling log₂, direct messages one; a torus
+    one ring along each of its axes, on all links at once. Doubling uses one link of a full mesh at a time.
+    Neighbours of a dragonfly's ring, or of its doubling, share one bundle of global links: routed over other
+    groups, they reach half of the rate.
+    """
+    sent = (fan - 1.0) / fan * size_bytes
+    rate = link.bytes_per_s * _usable(link, fan)
+    paired = rate * (0.5 if link.topology == "dragonfly" else 1.0)
+    doublings = np.ceil(np.log2(np.maximum(fan, 1.0)))
+    ways: list[Array] = []
+    for name in link.algorithms or ("ring", "halving-doubling"):
+        if name == "ring":
+            ways.append(sent / paired + (fan - 1.0) * link.latency_s)
+        elif name == "halving-doubling":
+            one = link.bytes_per_s * _one_link(link) if link.topology == "full" else paired
+            ways.append(sent / one + doublings * link.latency_s)
+        elif name == "direct":
+            ways.append(sent / rate + link.latency_s)
+        elif name == "dimension-wise":
+            axes = _AXES[link.topology]
+            spanned = np.clip(np.round(_usable(link, fan) * axes), 1.0, axes)
+            ways.append(sent / rate + spanned * (fan ** (1.0 / spanned) - 1.0) * link.latency_s)
+    return np.minimum.reduce(np.broadcast_arrays(*ways)) if ways else np.full(np.shape(sent), np.inf)
+
+
+def _sum_s(link: Link, fan: Array, size_bytes: Array) -> Array:
+    """The fastest of a level's algorithms to sum `size_bytes` over `fan` for all: two halves, or one tree."""
+    best = 2.0 * _half_s(link, fan, size_bytes)
+    rate = link.bytes_per_s * _usable(link, fan)
+    if "tree" in link.algorithms:
+        doublings = np.ceil(np.log2(np.maximum(fan, 1.0)))
+        best = np.minimum(best, 2.0 * size_bytes / rate + 2.0 * doublings * link.latency_s)
+    if "in-network" in link.algorithms:
+        sent = 2.0 * (fan - 1.0) / fan * size_bytes
+        best = np.minimum(best, sent / (_IN_NETWORK * rate) + 2.0 * link.latency_s)
+    return best
+
+
+def _chosen_s(
+    links: Sequence[Link], where: Span, size_bytes: Array, cost: Callable[[Link, Array, Array], Array]
+) -> Array:
+    """Level by level, each with the cheapest of its algorithms on what the levels below have left."""
+    total = np.zeros(np.broadcast(where.size, size_bytes).shape)
+    for link, below, fan in zip(links, where.below, where.fan, strict=True):
+        total = total + np.where(fan > 1, cost(link, np.maximum(fan, 1.0), size_bytes / below), 0.0)
+    return total
+
+
+def _states(links: Sequence[Link]) -> bool:
+    """Whether some level says which algorithms it has."""
+    return any(link.algorithms for link in links)
+
+
+def is_straight(links: Sequence[Link]) -> bool:
+    """Whether gathers and exchanges take a line over their bytes: not where times are measured, or the best
+    algorithm changes with size.
+    """
+    return links[0].table is None and not _states(links)
+
+
 def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
     """Time until every member holds all `size_bytes`.
 
@@ -133,6 +198,8 @@ def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
     """
     if (found := _measured_s(links, "all_gather", where.size, size_bytes)) is not None:
         return found
+    if _states(links):
+        return _chosen_s(links, where, size_bytes, _half_s)
     n = where.size
     latency = np.minimum(_ring_latency_s(links, where), 2.0 * _tree_latency_s(links, where))
     latency = np.maximum(latency, _hops_s(links, where))
@@ -154,20 +221,25 @@ def _level_by_level_s(links: Sequence[Link], where: Span, size_bytes: Array) -> 
 
 
 def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
-    """Time until every member holds the sum: the fastest of ring, tree, level by level, and in-network."""
+    """Time until every member holds the sum: the fastest of ring, tree, level by level, and in-network; or
+    level by level with those algorithms that the levels state.
+    """
     if (found := _measured_s(links, "all_reduce", where.size, size_bytes)) is not None:
         return found
+    if _states(links):
+        return _chosen_s(links, where, size_bytes, _sum_s)
     n = where.size
     bandwidth = ring_bytes_per_s(links, where)
     ring = 2.0 * (n - 1) / n * size_bytes / bandwidth + 2.0 * _ring_latency_s(links, where)
     tree = 2.0 * size_bytes / bandwidth + 2.0 * _tree_latency_s(links, where)
     best = np.minimum(np.minimum(ring, tree), _level_by_level_s(links, where, size_bytes))
-    # Measured: NVLink SHARP moves all-reduces about 1.3 times as fast as a ring (480 against 370 GB/s).
     reduced = np.ones(n.shape, dtype=bool)
     for link, fan in zip(links, where.fan, strict=True):
         reduced &= (fan <= 1) | link.reduction
     if reduced.any():
-        switched = 2.0 * (n - 1) / n * size_bytes / (1.3 * bandwidth) + 2.0 * _switch_latency_s(links, where)
+        switched = 2.0 * (n - 1) / n * size_bytes / (_IN_NETWORK * bandwidth) + 2.0 * _switch_latency_s(
+            links, where
+        )
         best = np.where(reduced & (n > 2), np.minimum(best, switched), best)
     return np.where(n > 1, best, 0.0)
 

@@ -23,6 +23,7 @@ def level_links(cluster: Cluster, efficiency: Efficiency, stack: Stack) -> tuple
                 reduction=level.in_network_reduction,
                 topology=level.topology,
                 size=level.size,
+                algorithms=level.algorithms,
                 hop_s=hop_s if level.topology in ("switch", "full", "dragonfly") else 0.0,
                 table=efficiency.table if len(cluster.network.levels) == 1 else None,
             )

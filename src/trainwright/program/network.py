@@ -13,6 +13,7 @@ from trainwright.cost.collective import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    is_straight,
     reduce_scatter_s,
     send_s,
     span,
@@ -119,7 +120,7 @@ def collective_lines(network: Network, kind: str, shapes: tuple[Shape, ...]) -> 
 
 def collective_seconds(network: Network, kind: str, shapes: tuple[Shape, ...], size_bytes: float) -> float:
     """Time of a collective in the slowest group; a scatter may be an all-reduce that drops the rest."""
-    if network.links[0].table is not None:  # no line, but a measured curve
+    if not is_straight(network.links):
         cost = reduce_scatter_s if kind == "reduce_scatter" else _COLLECTIVES[kind]
         return float(cost(network.links, as_span(shapes), np.full(len(shapes), size_bytes)).max())
     seconds = line_seconds(collective_lines(network, kind, shapes), size_bytes)

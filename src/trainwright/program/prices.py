@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainwright.cost.collective import is_straight
 from trainwright.program.grid import Axes
 from trainwright.program.moves import origins
 from trainwright.program.network import (
@@ -36,7 +37,7 @@ class Prices:
         """A collective among the devices of one side: 0 the source's, 1 the target's."""
         if kind == "all_reduce":
             return self._sum(side, axes, size_bytes)
-        if self.network.links[0].table is not None:
+        if not is_straight(self.network.links):
             return collective_seconds(self.network, kind, self._where(side, axes), size_bytes)
         lines = self._lines.get((kind, side, axes))
         if lines is None:
