@@ -8,13 +8,14 @@ import numpy as np
 from trainwright.cli.request import Request
 from trainwright.economics.batch import batch_charge
 from trainwright.estimate.types import Array
-from trainwright.plan.strategy import Strategy
+from trainwright.plan.strategy import ORDERS, Strategy
 from trainwright.report.files import render_csv
 from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
 from trainwright.search.check import check_constraints
 from trainwright.search.find import Found, Question, find_front, find_plans
+from trainwright.search.mappings import explain_order
 from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates
 
@@ -47,8 +48,12 @@ def answer_of(request: Request) -> Answer:
     summaries = _summaries(request, found.best.take(slice(0, question.top)))
     slower = float(_worth_s(question, found.roomier)[0] / _worth_s(question, found.best)[0])
     roomier_s = slower * summaries[0].step_s
+    winner = summaries[0].strategy
+    mapping: tuple[str, ...] = ()
+    if winner.order != ORDERS[0]:
+        mapping = (explain_order(replace(question.job, global_batch=summaries[0].global_batch), winner),)
     return Answer(
-        notes=(*request.notes, _searched(found)),
+        notes=(*request.notes, _searched(found), *mapping),
         summaries=summaries,
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),

@@ -47,6 +47,7 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
     )  # fmt: skip
     return Request(
         question=Question(
+            mappings=True,
             job=job, batches=batches,
             fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
             objective=options.objective, top=parse_whole(options.top, "--top"),

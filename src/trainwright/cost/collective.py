@@ -58,6 +58,35 @@ def span(links: Sequence[Link], size: Array, stride: Array) -> Span:
     return Span(size=np.asarray(size, dtype=float), below=tuple(below), fan=tuple(fan))
 
 
+def joint_span(links: Sequence[Link], parts: Sequence[tuple[Array, Array]]) -> Span:
+    """Where the members of groups lie that extend along several axes, each of a size and a stride.
+
+    Two axes that continue each other are one, so that sizes which do not divide a level are counted alike.
+    """
+    (size, stride), *others = parts
+    pieces: list[tuple[Array, Array]] = []
+    for more, step in others:
+        joined = (step == size * stride) | (stride == more * step) | (size <= 1) | (more <= 1)
+        first = np.where(size <= 1, step, np.where(more <= 1, stride, np.minimum(stride, step)))
+        pieces.append((np.where(joined, 1.0, size), stride))
+        size, stride = np.where(joined, size * more, more), np.where(joined, first, step)
+    pieces.append((size, stride))
+    whole = [span(links, *piece) for piece in pieces]
+    below: list[Array] = []
+    fan: list[Array] = []
+    for level in range(len(links)):
+        below.append(_times([each.below[level] for each in whole]))
+        fan.append(_times([each.fan[level] for each in whole]))
+    return Span(size=_times([each.size for each in whole]), below=tuple(below), fan=tuple(fan))
+
+
+def _times(factors: Sequence[Array]) -> Array:
+    product = factors[0]
+    for each in factors[1:]:
+        product = product * each
+    return product
+
+
 _IN_NETWORK = 1.3  # measured: NVLink SHARP moves all-reduces so much faster than a ring (480, 370 GB/s)
 _AXES = {"ring": 1, "torus2d": 2, "torus3d": 3}  # of direct networks: two links along each
 

@@ -104,7 +104,7 @@ def _is_measured(job: Job) -> bool:
 def _shapes_of(strategies: Strategies) -> Shapes:
     """One shape for each strategy."""
     columns = {f.name: getattr(strategies, f.name).astype(float) for f in fields(Shapes)}
-    return Shapes(**(columns | {"precision": strategies.precision}))
+    return Shapes(**(columns | {"precision": strategies.precision, "order": strategies.order}))
 
 
 def _tiled(columns: T, count: int) -> T:

@@ -12,11 +12,11 @@ from trainwright.cost.collective import (
     all_reduce_s,
     all_to_all_s,
     reduce_scatter_s,
-    span,
 )
 from trainwright.cost.operators import Machine
 from trainwright.cost.overlap import smooth_max
 from trainwright.estimate.blocks import BlockCosts, block_costs, largest_costs, no_costs
+from trainwright.estimate.ranks import Ranks, build_ranks
 from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
 from trainwright.model.graph import Segment
@@ -92,10 +92,13 @@ def _with_communication(
     job: Job, links: Sequence[Link], shapes: Shapes, costs: BlockCosts, share_of_sums: float
 ) -> Part:
     stack, on = job.stack, shapes.overlap
-    tp = share_of_sums * _tensor_parallel_s(links, shapes, costs)
-    cp = _context_parallel_s(links, shapes, costs)
+    ranks = build_ranks(
+        links, {"tp": shapes.tp, "cp": shapes.cp, "dp": shapes.dp, "pp": shapes.pp}, shapes.order
+    )
+    tp = share_of_sums * _tensor_parallel_s(links, ranks, shapes, costs)
+    cp = _context_parallel_s(links, ranks, shapes, costs)
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
-    ep = _expert_parallel_s(links, shapes, costs, copies)
+    ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
@@ -141,9 +144,9 @@ def _ring_steps_s(job: Job, shapes: Shapes, costs: BlockCosts) -> Array:
     return np.where(costs.kv_bytes > 0, 2.0 * steps * job.efficiency.kernel_s, 0.0)
 
 
-def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+def _tensor_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts) -> Array:
     """Sums of hidden states: all-reduces, or a reduce-scatter and an all-gather with sequence parallelism."""
-    where = span(links, shapes.tp, np.ones(len(shapes)))
+    where = ranks.span(shapes.tp, np.ones(len(shapes)))
     plain = all_reduce_s(links, where, costs.hidden_bytes)
     gathered = all_gather_s(links, where, costs.hidden_bytes)
     scattered = reduce_scatter_s(links, where, costs.hidden_bytes)
@@ -152,16 +155,18 @@ def _tensor_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts)
     return costs.tp_reductions * np.where(shapes.sp > 0, gathered + scattered, plain) + routed
 
 
-def _context_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts) -> Array:
+def _context_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts) -> Array:
     """Keys and values go round the ring (or are gathered) once forward, with their gradients backward."""
-    where = span(links, shapes.cp, shapes.tp)
+    where = ranks.span(shapes.cp, shapes.tp)
     return np.where(costs.kv_bytes > 0, all_gather_s(links, where, costs.kv_bytes * shapes.cp), 0.0)
 
 
-def _expert_parallel_s(links: Sequence[Link], shapes: Shapes, costs: BlockCosts, copies: int) -> Array:
+def _expert_parallel_s(
+    links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts, copies: int
+) -> Array:
     """Tokens to their experts and back: two all-to-alls, and gathers inside expert-tensor groups."""
-    where = span(links, shapes.ep, shapes.etp)
+    where = ranks.span(shapes.ep, shapes.etp)
     both = 2.0 * all_to_all_s(links, where, costs.routed_bytes, copies)
-    inner = span(links, shapes.etp, np.ones(len(shapes)))
+    inner = ranks.span(shapes.etp, np.ones(len(shapes)))
     gathers = 2.0 * all_gather_s(links, inner, costs.routed_bytes * shapes.etp)
     return np.where(costs.routed_bytes > 0, both + gathers, 0.0)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s, span
+from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s
 from trainwright.cost.constants import Stack
 from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
+from trainwright.estimate.ranks import Ranks, build_ranks
 from trainwright.estimate.stages import Stages, stage_layout
 from trainwright.estimate.types import Job
+from trainwright.plan.mapping import AXES
 from trainwright.plan.strategy import PRECISIONS, Strategies
 
 Array = NDArray[np.float64]
@@ -74,7 +76,7 @@ class Layouts:
 
 def layout_rows(strategies: Strategies) -> tuple[Ints, Ints]:
     """One strategy of each distinct layout of a batch, and for each strategy the index of its own."""
-    return distinct(strategies, _KNOBS)
+    return distinct(strategies, (*_KNOBS, "order") if strategies.order.any() else _KNOBS)
 
 
 def build_layouts(
@@ -86,7 +88,11 @@ def build_layouts(
     shape: Ints,
 ) -> Layouts:
     """The layouts of strategies, one column each, whose shapes are those at `shape`."""
-    return _Builder(job=job, links=links, strategies=strategies, parts=parts, shape=shape).layouts(layers)
+    sizes = {axis: getattr(strategies, axis) for axis in AXES}
+    ranks = build_ranks(links, sizes, strategies.order)
+    return _Builder(
+        job=job, links=links, ranks=ranks, strategies=strategies, parts=parts, shape=shape
+    ).layouts(layers)  # fmt: skip
 
 
 def shard_ranks(strategies: Strategies) -> Array:
@@ -112,6 +118,7 @@ def _weight_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
 class _Builder:
     job: Job
     links: Sequence[Link]
+    ranks: Ranks
     strategies: Strategies
     parts: tuple[Part, Part, Part]  # mean layer, first end, last end
     shape: Ints
@@ -212,7 +219,9 @@ class _Builder:
         )
         weight_bytes = _weight_sizes(self.job.stack, strategies.precision)[0]
         reduce_bytes = _gradient_sizes(self.job.stack, strategies.precision)[1]
-        where, expert_where = span(self.links, ranks, stride), span(self.links, expert_ranks, expert_stride)
+        where, expert_where = (
+            self.ranks.span(ranks, stride), self.ranks.span(expert_ranks, expert_stride)
+        )  # fmt: skip
 
         def both(size: Array) -> Array:
             apart = all_gather_s(self.links, expert_where, size * expert) if expert.any() else 0.0
@@ -246,7 +255,7 @@ class _Builder:
 
     def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> tuple[Array, Array]:
         reduce_bytes = _gradient_sizes(self.job.stack, self.strategies.precision)[1]
-        where, zero = span(self.links, ranks, stride), self.strategies.zero
+        where, zero = self.ranks.span(ranks, stride), self.strategies.zero
         plain = all_reduce_s(self.links, where, reduce_bytes * parameters)
         weight_bytes = _weight_sizes(self.job.stack, self.strategies.precision)[0]
         updated = all_gather_s(self.links, where, weight_bytes * parameters)
@@ -265,7 +274,7 @@ class _Builder:
             (dense, shard_ranks(strategies), ranks, strategies.tp),
             (expert, expert_shard_ranks(strategies), ranks * strategies.tp / apart, apart),
         ):
-            where = span(self.links, np.maximum(every / shard, 1.0), stride * shard)
+            where = self.ranks.span(np.maximum(every / shard, 1.0), stride * shard)
             seconds = all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
             total = total + np.where(parameters > 0, seconds, 0.0)
         return total
@@ -317,7 +326,7 @@ class _Builder:
     def _send(self) -> tuple[Array, Array]:
         """Latency and seconds per byte of a send to the next stage."""
         strategies = self.strategies
-        stride = (strategies.tp * strategies.cp * strategies.dp).astype(float)
+        stride = self.ranks.to_next_stage()
         latency = send_s(self.links, stride, np.zeros(len(strategies)))
         much = send_s(self.links, stride, np.full(len(strategies), _MANY_BYTES))
         return latency, (much - latency) / _MANY_BYTES

@@ -1,7 +1,7 @@
 """The distinct shapes that a batch of strategies gives to a layer: few, however many strategies there are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,10 @@ TENSOR_DIMS = ("heads", "kv_heads", "ffn", "shared_ffn", "vocab", "pair_heads", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """One column per distinct combination of the knobs that shape a layer and its communication."""
+    """One column per distinct combination of the knobs that shape a layer and its communication.
+
+    Degrees that only place devices (dp, pp) matter where an `order` is not the usual one.
+    """
 
     tp: Array
     sp: Array
@@ -31,6 +34,9 @@ class Shapes:
     ep: Array
     etp: Array
     overlap: Array
+    dp: Array
+    pp: Array
+    order: Ints
     precision: Ints
 
     def __len__(self) -> int:
@@ -39,9 +45,16 @@ class Shapes:
 
 def distinct_shapes(strategies: Strategies) -> tuple[Shapes, Ints]:
     """The distinct layer shapes of a batch, and for each strategy the index of its own."""
-    first, where = distinct(strategies, _KNOBS)
-    columns = {knob: getattr(strategies, knob)[first].astype(float) for knob in _KNOBS if knob != "precision"}
-    return Shapes(**columns, precision=strategies.precision[first]), where
+    knobs: tuple[str, ...] = _KNOBS
+    told = strategies
+    if strategies.order.any():
+        mapped = strategies.order > 0
+        told = replace(strategies, dp=strategies.dp * mapped, pp=strategies.pp * mapped)
+        knobs = (*_KNOBS, "order", "dp", "pp")
+    first, where = distinct(told, knobs)
+    floats = (*(knob for knob in _KNOBS if knob != "precision"), "dp", "pp")
+    columns = {knob: getattr(strategies, knob)[first].astype(float) for knob in floats}
+    return Shapes(**columns, precision=strategies.precision[first], order=strategies.order[first]), where
 
 
 def split_sizes(

@@ -7,6 +7,7 @@ from math import gcd
 from trainwright.errors import BadInput
 from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Graph, Op
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.plan import Offload, Plan, Recompute, Replicate, Shard, Split, Stream, Transform
 from trainwright.plan.rules import effect
 from trainwright.plan.schedules import EVERY_ROW, Schedule
@@ -86,6 +87,9 @@ def frame(strategy: Strategy, microbatches: int, transforms: Sequence[Transform]
         precision=strategy.precision,
         overlap=strategy.overlap,
         transforms=tuple(transforms),
+        mapping=()
+        if strategy.order == ORDERS[0]
+        else tuple((axis, getattr(strategy, axis)) for axis in strategy.order.split("-")),
     )
 
 

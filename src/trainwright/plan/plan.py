@@ -6,6 +6,7 @@ from typing import Literal
 
 from trainwright.errors import BadInput
 from trainwright.plan.action import Action
+from trainwright.plan.mapping import Sizes, check_mapping
 
 What = Literal["weights", "gradients", "optimizer", "activations"]
 STATE: tuple[What, ...] = ("weights", "gradients", "optimizer")
@@ -105,7 +106,9 @@ class Plan:
     """Transforms, assignments and orders; and the batch that they share.
 
     `batch` is the samples of one microbatch over all of its devices. Without `stages` the model is one
-    stage; devices without an order go through microbatches one by one, forward and backward.
+    stage; devices without an order go through microbatches one by one, forward and backward. A `mapping`
+    says where devices, numbered with tp innermost, then cp, dp and pp, stand on the network: its axes with
+    their sizes, innermost first. Without one they stand as they are numbered.
     """
 
     name: str = ""
@@ -118,8 +121,10 @@ class Plan:
     assigns: tuple[Assign, ...] = ()
     stages: tuple[Stage, ...] = ()
     orders: tuple[Order, ...] = ()
+    mapping: Sizes = ()
 
     def __post_init__(self) -> None:
+        check_mapping(self.mapping, self.devices)
         for name in ("devices", "batch", "microbatches"):
             if getattr(self, name) < 1:
                 raise BadInput(f"plan {name}", getattr(self, name), "starts at 1", "use 1 or more")
@@ -136,7 +141,8 @@ class Plan:
 
 
 _NEUTRAL: Mapping[str, object] = {
-    "name": "", "devices": 1, "batch": 1, "microbatches": 1, "precision": "bf16", "overlap": True
+    "name": "", "devices": 1, "batch": 1, "microbatches": 1, "precision": "bf16", "overlap": True,
+    "mapping": (),
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
+from trainwright.plan.mapping import AXES, ORDERS, canonical_order
 
 Ints = NDArray[np.int64]
 
@@ -26,6 +27,7 @@ class Strategy:
     `dp` counts data-parallel replicas of a tensor-, context- and pipeline-parallel group, so that
     dp·tp·cp·pp devices take part; `ep` and `etp` re-use the dp, cp and tp axes inside a stage.
     `shard` is the number of dp·cp ranks that share ZeRO shards (0: all of them; less is HSDP).
+    `order` says which axis is innermost on the network, which next: tp, cp, dp, pp unless stated.
     """
 
     dp: int = 1
@@ -46,11 +48,15 @@ class Strategy:
     offload: str = "none"
     precision: str = "bf16"
     overlap: bool = True
+    order: str = ORDERS[0]
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch"):
             if getattr(self, name) < 1:
                 raise BadInput(f"strategy {name}", getattr(self, name), "degrees start at 1", "use 1 or more")
+        if self.order != ORDERS[0]:
+            sizes = {axis: getattr(self, axis) for axis in AXES}
+            object.__setattr__(self, "order", canonical_order(self.order, sizes))
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
@@ -93,6 +99,7 @@ CHOICES = {
     "offload": OFFLOADS,
     "cp_kind": CP_KINDS,
     "precision": PRECISIONS,
+    "order": ORDERS,
 }
 ALIASES = {"mb": "micro_batch", "hsdp": "shard"}  # knobs as they are said in text
 _NUMBERED = {
@@ -126,6 +133,9 @@ def _words(strategy: Strategy) -> Iterable[str]:
     yield strategy.precision
     if not strategy.overlap:
         yield "no-overlap"
+    if strategy.order != ORDERS[0]:
+        shown = [axis for axis in strategy.order.split("-") if getattr(strategy, axis) > 1]
+        yield f"order={'-'.join(shown)}"
 
 
 def parse_strategy(text: str) -> Strategy:
@@ -153,6 +163,8 @@ def _parse_word(word: str, text: str) -> dict[str, object]:
     }
     if word in flags:
         return flags[word]
+    if word.startswith("order="):
+        return {"order": word.removeprefix("order=")}
     match = _WORD.match(word)
     if match is None or match[1] not in _NUMBERED or not match[2]:
         raise UnknownName(f'strategy "{text}": word', word, [*flags, *(f"{name}1" for name in _NUMBERED)])
@@ -182,6 +194,7 @@ class Strategies:
     offload: Ints
     precision: Ints
     overlap: Ints
+    order: Ints
 
     def __len__(self) -> int:
         return len(self.dp)
@@ -219,6 +232,6 @@ def join_strategies(parts: Iterable[Strategies]) -> Strategies:
 
 
 __all__ = [
-    "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "PRECISIONS", "RECOMPUTES", "SCHEDULES",
-    "Strategies", "Strategy", "join_strategies", "parse_strategy", "stack_strategies",
+    "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "ORDERS", "PRECISIONS", "RECOMPUTES",
+    "SCHEDULES", "Strategies", "Strategy", "join_strategies", "parse_strategy", "stack_strategies",
 ]  # fmt: skip

@@ -38,6 +38,8 @@ def _lines(plan: Plan) -> Iterable[str]:
     yield f"precision {plan.precision}"
     if not plan.overlap:
         yield "no-overlap"
+    if plan.mapping:
+        yield "mapping " + " ".join(f"{axis}{size}" for axis, size in plan.mapping)
     for transform in plan.transforms:
         yield _transform_line(transform)
     for stage in plan.stages:
@@ -156,6 +158,14 @@ def _no_overlap(plan: Plan, text: str) -> Plan:
     return replace(plan, overlap=False)
 
 
+def _mapping(plan: Plan, text: str) -> Plan:
+    found = [re.fullmatch(r"([a-z]+)([1-9]\d{0,6})", word) for word in text.split()]
+    axes = tuple((match[1], int(match[2])) for match in found if match)
+    if not axes or len(axes) < len(found):
+        raise BadInput("mapping", text, "is not a list of axes with sizes", f"write {_FORMS['mapping']}")
+    return replace(plan, mapping=axes)
+
+
 def _split(serial: bool) -> Callable[[Plan, str], Plan]:
     def statement(plan: Plan, text: str) -> Plan:
         ops, dim, amount = _words("split", text, 3, 3)
@@ -230,6 +240,7 @@ _STATEMENTS: Mapping[str, Callable[[Plan, str], Plan]] = {
     "microbatches": _counted("microbatches"),
     "precision": _precision,
     "no-overlap": _no_overlap,
+    "mapping": _mapping,
     "split": _split(serial=False),
     "co-split": _split(serial=True),
     "replicate": _replicate,
@@ -241,11 +252,12 @@ _STATEMENTS: Mapping[str, Callable[[Plan, str], Plan]] = {
     "assign": _assign,
     "order": _order,
 }
-_ONCE = ("plan", "devices", "batch", "microbatches", "precision", "no-overlap")
+_ONCE = ("plan", "devices", "batch", "microbatches", "precision", "no-overlap", "mapping")
 _FORMS = {
     "devices": "devices 8",
     "batch": "batch 4",
     "microbatches": "microbatches 16",
+    "mapping": "mapping tp8 pp4 dp2, after devices 64",
     "split": "split @ffn ffn 4, or split head vocab 3:5 for given sizes",
     "replicate": "replicate */norm1 4",
     "recompute": "recompute layer.0-3",

@@ -77,7 +77,7 @@ def _form(devices: tuple[int, ...]) -> Form:
 
 def _relative(source: Form, target: Form, network: Network) -> Question:
     """What of the devices matters to costs: how far apart they are, and where they lie on the levels."""
-    if source[0] < 0 or target[0] < 0:
+    if source[0] < 0 or target[0] < 0 or network.mapping:
         return source, target
     around = network.links[-2].inside if len(network.links) > 1 else 1
     return source[0] % around, source[1:], target[0] - source[0], target[1:]
@@ -138,7 +138,9 @@ def _meshes(source: tuple[int, ...], target: tuple[int, ...], grid: Grid) -> tup
 
 @lru_cache(maxsize=256)
 def _prices(network: Network, source: Mesh, target: Mesh) -> Prices:
-    shaped = (np.array(mesh.devices, dtype=np.int64).reshape(mesh.axes) for mesh in (source, target))
+    shaped = (
+        network.places(np.array(mesh.devices, dtype=np.int64)).reshape(mesh.axes) for mesh in (source, target)
+    )
     one, other = shaped
     return Prices(network=network, grids=(one, other))
 

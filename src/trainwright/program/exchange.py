@@ -21,7 +21,7 @@ def build_exchange(
     volumes = _overlaps(source, target, dims, [copies[0] for copies in cells]) * element_bytes
     senders = _senders(source, target, cells)
     receivers = np.array(target.mesh.devices)[:, None]
-    levels = levels_between(network, senders, receivers)
+    levels = levels_between(network, network.places(senders), network.places(receivers))
     lines = np.array(send_lines(network))
     moved = (volumes > 0) & (levels > 0)
     seconds = np.where(moved, lines[levels, 0] + lines[levels, 1] * volumes, 0.0)

@@ -54,7 +54,8 @@ def lower(setting: Setting, plan: Plan) -> Program:
         )
     instances = wire(setting.graph)
     stages = _stages(plan, instances)
-    network = Network(links=level_links(setting.cluster, setting.efficiency, setting.stack))
+    links = level_links(setting.cluster, setting.efficiency, setting.stack)
+    network = Network(links=links, mapping=plan.mapping)
     made = [_route(setting, plan, network, instances, stages, number) for number in range(routes(plan))]
     return Program(
         setting=setting, plan=plan, instances=tuple(instances), stages=tuple(stages),

@@ -18,6 +18,7 @@ from trainwright.cost.collective import (
     send_s,
     span,
 )
+from trainwright.plan.mapping import Sizes, positions
 
 Devices = NDArray[np.int64]
 Line = tuple[float, float]  # seconds of no bytes, and seconds a byte
@@ -26,9 +27,16 @@ _MANY = 1e9  # bytes: enough to tell the slope of a line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The levels that join devices, inner to outer; devices are numbered along the innermost first."""
+    """The levels that join devices, inner to outer; devices are numbered along the innermost first, unless a
+    plan maps them otherwise.
+    """
 
     links: tuple[Link, ...]
+    mapping: Sizes = ()
+
+    def places(self, devices: Devices) -> Devices:
+        """Where devices stand."""
+        return np.asarray(positions(self.mapping)[devices]) if self.mapping else devices
 
     def seconds(self, kind: str, groups: ArrayLike, size_bytes: float) -> float:
         """Time of one collective that runs in all of these groups of devices at once: that of the slowest.
@@ -36,7 +44,7 @@ class Network:
         `size_bytes` counts as the functions of `cost.collective` count: what a member holds before an
         all-reduce, reduce-scatter or all-to-all, what it holds after an all-gather.
         """
-        found = spans(self.links, np.atleast_2d(np.asarray(groups, dtype=np.int64)))
+        found = spans(self.links, self.places(np.atleast_2d(np.asarray(groups, dtype=np.int64))))
         if kind == "all_reduce":
             return all_reduce_seconds(self, found, size_bytes)
         return collective_seconds(self, kind, found, size_bytes)
@@ -151,7 +159,15 @@ def send_lines(network: Network) -> tuple[Line, ...]:
 
 
 def levels_between(network: Network, one: Devices, other: Devices) -> Devices:
-    """The level that joins each pair of devices, counted from 1; 0 for the same device."""
+    """The level that joins each pair of places, counted from 1; 0 for the same.
+
+    Where devices are mapped, neighbours may stand on both sides of a border.
+    """
+    if network.mapping:
+        apart = [
+            one // inside != other // inside for inside in (1, *(each.inside for each in network.links[:-1]))
+        ]
+        return np.asarray(np.sum(np.broadcast_arrays(*apart), axis=0), dtype=np.int64)
     insides = np.array([1, *(link.inside for link in network.links[:-1])])
     return np.asarray(np.searchsorted(insides, np.abs(one - other), side="right"), dtype=np.int64)
 

@@ -8,6 +8,10 @@ What is left out is left out by proof, for the objectives that rise with time (t
   help of expanded memory does not count as fitting there: a rung that needs less of it may be faster.
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
+
+Where a question asks for mappings, all orders of parallel axes on the network are evaluated of the best
+strategies, and of the best with each set of degrees. That is no proof: a strategy far from the best in the
+usual order may be the best in another.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.economics.batch import batch_charge
+from trainwright.estimate.distinct import distinct
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.strategy import Strategies
 from trainwright.search.ahead import work_ahead
 from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
+from trainwright.search.mappings import can_matter, mapped
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
 from trainwright.search.space import Space, count_strategies, layer_count, strategy_blocks
 
@@ -32,6 +38,7 @@ Flags = NDArray[np.bool_]
 BENCH = 256  # the best strategies that are kept, beyond those asked for: what-if questions start from them
 ROOMIER = 1.25  # the memory of the what-if question that only a search can answer
 _MOST_PENDING = 1 << 18
+_FAR = 1.5  # times the best: beyond it no other mapping is tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ class Question:
     top: int = 10
     critical_batch_tokens: float = inf
     dollars_per_kwh: float = 0.0
+    mappings: bool = False  # whether other orders of axes on the network are searched too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +72,7 @@ class Found:
     best: Candidates
     roomier: Candidates
     nearest: Candidates
+    leaders: Candidates  # the best with each set of degrees, where mappings are searched
     considered: int
     evaluated: int
     feasible: int
@@ -95,6 +104,20 @@ def find_plans(question: Question) -> Found:
                 pending = []
         if pending:
             found = _climb(question, job, space, join_candidates(pending), found)
+    return _with_mappings(question, found) if question.mappings else found
+
+
+def _with_mappings(question: Question, found: Found) -> Found:
+    """What was found with other orders of parallel axes of the best strategies."""
+    if not can_matter(question.job) or question.objective == "memory" or "order" in question.fixed:
+        return found
+    start = join_candidates([found.best, found.leaders])
+    for batch in np.unique(start.global_batch).tolist():
+        job = replace(question.job, global_batch=batch)
+        strategies, _ = mapped(start.strategies.take(start.global_batch == batch))
+        if len(strategies):
+            found = replace(found, considered=found.considered + len(strategies))
+            found, _, _ = _evaluate(question, job, strategies, found)
     return found
 
 
@@ -199,10 +222,23 @@ def _add(
         best=best(join_candidates([found.best, candidates.take(good)]), found.kept),
         roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
         nearest=nearest,
+        leaders=_leaders(question, found, candidates, fit),
         evaluated=found.evaluated + len(strategies),
         feasible=found.feasible + int(fit.sum()),
     )
     return found, candidates
+
+
+def _leaders(question: Question, found: Found, candidates: Candidates, fit: Flags) -> Candidates:
+    """The best with each set of degrees, of those not far from the best of all."""
+    if not question.mappings:
+        return found.leaders
+    reach = _FAR * (found.best.score[0] if len(found.best) else np.inf)
+    near = join_candidates([found.leaders, candidates.take(fit & (candidates.score <= reach))])
+    if not len(near):
+        return near
+    near = near.take(np.argsort(near.score, kind="stable"))
+    return near.take(distinct(near.strategies, ("dp", "tp", "cp", "pp", "ep"))[0])
 
 
 def _fastest(candidates: Candidates, among: Flags) -> Flags:
@@ -218,7 +254,9 @@ def _nothing() -> Found:
     no = Candidates(
         strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty, least=empty
     )
-    return Found(kept=BENCH, best=no, roomier=no, nearest=no, considered=0, evaluated=0, feasible=0)
+    return Found(
+        kept=BENCH, best=no, roomier=no, nearest=no, leaders=no, considered=0, evaluated=0, feasible=0
+    )
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:

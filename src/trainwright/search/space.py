@@ -192,6 +192,7 @@ def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
         ("offload",): [(choice,) for choice in offloads(space)],
         ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
         ("overlap",): _single(space, "overlap", [1], open_ended=True),
+        ("order",): _single(space, "order", [0], open_ended=True),
     }
 
 
