@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
-from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, SCHEDULES, Strategy
+from trainwright.plan.strategy import CP_KINDS, OFFLOADS, ORDERS, PRECISIONS, SCHEDULES, Strategy
 
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
 # Knobs that have no meaning without another one.
@@ -58,6 +58,7 @@ def ability_gaps(strategy: Strategy, ability: Ability, target: str) -> Iterator[
         ("offload", ability.offloads, True),
         ("precision", ability.precisions, True),
         ("overlap", ability.overlaps, True),
+        ("order", (ORDERS[0],), True),  # where ranks stand is the launcher's to say
     )
     for knob, known, asked in choices:
         value = getattr(plain, knob)
