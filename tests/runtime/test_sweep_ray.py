@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sweep.small import contents, small_sweep
+from trainwright.errors import TrainwrightError
 from trainwright.sweep.run import run_sweep
 
 ray = pytest.importorskip("ray")
@@ -61,6 +62,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_sweep_on_ray_has_the_same_bytes(address: str, whole: Path, tmp_path: Path) -> None:
     run_sweep(small_sweep(), tmp_path, ray=address)
     assert contents(tmp_path) == contents(whole)
+
+
+def test_a_mistake_that_only_results_show_is_told(address: str, tmp_path: Path) -> None:
+    wrong = small_sweep('where = "recompute + 1 < precision * feasible"\n')
+    with pytest.raises(TrainwrightError, match="compares or computes with text and numbers"):
+        run_sweep(wrong, tmp_path, ray=address)
 
 
 def test_a_worker_that_is_killed_changes_nothing(address: str, whole: Path, tmp_path: Path) -> None:

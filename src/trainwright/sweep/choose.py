@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.fleet import Sorted, at, estimate_all, sort_strategies
-from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.strategy import Strategies, join_strategies
 from trainwright.search.check import check_constraints
-from trainwright.search.find import Found, Question, find_plans, score, space_of
+from trainwright.search.find import Question, find_plans, score, space_of
 from trainwright.search.rank import rounded
 from trainwright.search.space import count_strategies, strategy_blocks
-from trainwright.sweep.columns import Pairs, needs_detail, result_arrays
+from trainwright.sweep.columns import Pairs, needs_detail
 from trainwright.sweep.constraints import Constraint
+from trainwright.sweep.demands import Demands
 from trainwright.sweep.ready import Ready
 from trainwright.units import render_bytes
 
@@ -68,16 +68,14 @@ def batches(count: int, size: int) -> Iterator[Ints]:
     return (np.arange(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def best_of_every(
-    ready: Ready, job: Job, count: int, blocks: Iterable[Sorted], constraints: Sequence[Constraint]
-) -> Choice:
+def best_of_every(ready: Ready, job: Job, count: int, blocks: Iterable[Sorted], demands: Demands) -> Choice:
     """The best of every strategy for each of the `count` clusters of a job."""
     choice = _nothing(count)
     least, looked = np.full(count, np.inf), np.zeros(count, dtype=np.int64)
     for block in blocks:
         parts = []
         for rows in batches(count, len(block)):
-            parts.append(_best_in_block(ready, at(job, rows), len(rows), block, constraints))
+            parts.append(_best_in_block(ready, at(job, rows), len(rows), block, demands.take(rows)))
         better = _joined([part for part, _ in parts])
         least = np.minimum(least, np.concatenate([need for _, need in parts]))
         choice = _better(choice, better)
@@ -88,7 +86,7 @@ def best_of_every(
         capacity = np.broadcast_to(job.cluster.capacity_bytes, count)
         for row in np.flatnonzero(missing):
             why[row] = why_not(
-                float(least[row]), float(capacity[row]), bool(choice.fitting[row]), constraints
+                float(least[row]), float(capacity[row]), bool(choice.fitting[row]), demands.constraints
             )
         choice = replace(choice, why=why)
     return replace(choice, evaluated=looked)
@@ -109,16 +107,16 @@ def why_not(
 
 
 def _best_in_block(
-    ready: Ready, job: Job, count: int, block: Sorted, constraints: Sequence[Constraint]
+    ready: Ready, job: Job, count: int, block: Sorted, demands: Demands
 ) -> tuple[Choice, Array]:
     """The best strategy of a block for each cluster; and the fewest bytes that any of them needs."""
-    names = frozenset[str]().union(*(each.names for each in constraints))
-    result = estimate_all(job, count, block, detail=needs_detail(names))
+    result = estimate_all(job, count, block, detail=needs_detail(demands.names))
     size = len(block)
-    spread = at(job, np.repeat(np.arange(count), size))
-    able = result.feasible
-    if constraints:
-        able = able & _allowed(ready, spread, block, count, result, constraints)
+    where = np.repeat(np.arange(count), size)
+    spread, able = at(job, where), result.feasible
+    if demands.constraints:
+        tiled = block.strategies.take(np.tile(np.arange(size), count))
+        able = able & demands.take(where).allow(pairs_of(ready, spread, tiled, result))
     scores = np.where(able, score(ready.question, spread, result), np.inf).reshape(count, size)
     row, column = _first(scores, result.step_s.reshape(count, size))
     chosen = np.zeros(count, dtype=np.int64)
@@ -134,29 +132,12 @@ def _best_in_block(
     return choice, result.total_bytes.reshape(count, size).min(axis=1)
 
 
-def _allowed(
-    ready: Ready, job: Job, block: Sorted, count: int, result: Estimates, constraints: Sequence[Constraint]
-) -> Flags:
-    tiled = np.tile(np.arange(len(block)), count)
-    return allowed(pairs_of(ready, job, block.strategies.take(tiled), result), constraints)
-
-
 def pairs_of(ready: Ready, job: Job, strategies: Strategies, result: Estimates) -> Pairs:
     """Strategies on clusters, as columns are made of them."""
     return Pairs(
         job=job, strategies=strategies, estimates=result, interval=ready.interval,
         dollars_per_kwh=ready.setting.dollars_per_kwh,
     )  # fmt: skip
-
-
-def allowed(pairs: Pairs, constraints: Sequence[Constraint]) -> Flags:
-    """Which pairs meet all constraints on results."""
-    names = frozenset[str]().union(*(each.names for each in constraints))
-    columns = result_arrays(pairs, names)
-    kept = np.ones(len(pairs.strategies), dtype=bool)
-    for each in constraints:
-        kept &= each.holds(columns)
-    return kept
 
 
 def _first(scores: Array, step_s: Array) -> tuple[Ints, Ints]:
@@ -210,12 +191,12 @@ def _nothing(count: int) -> Choice:
     )  # fmt: skip
 
 
-def best_as_planned(ready: Ready, job: Job, count: int, constraints: Sequence[Constraint]) -> Choice:
+def best_as_planned(ready: Ready, job: Job, count: int) -> Choice:
     """The best strategy of each cluster as `trainwright plan` finds it, cluster by cluster."""
-    return _joined([_planned(ready, at(job, np.int64(row)), constraints) for row in range(count)])
+    return _joined([_planned(ready, at(job, np.int64(row))) for row in range(count)])
 
 
-def _planned(ready: Ready, job: Job, constraints: Sequence[Constraint]) -> Choice:
+def _planned(ready: Ready, job: Job) -> Choice:
     question, nothing = replace(ready.question, job=job), _nothing(1)
     try:
         check_constraints(question)
@@ -223,23 +204,9 @@ def _planned(ready: Ready, job: Job, constraints: Sequence[Constraint]) -> Choic
     except TrainwrightError as error:
         return replace(nothing, why=np.array([str(error)], dtype=object))
     counted = replace(nothing, evaluated=np.array([found.evaluated]), fitting=np.array([found.feasible]))
-    best = _first_allowed(ready, job, found, constraints)
-    if best is None:
-        need = float(found.nearest.total_bytes[0]) if len(found.nearest) else 0.0
-        why = why_not(need, job.cluster.capacity_bytes, len(found.best) > 0, constraints)
-        if len(found.best) == found.kept:
-            why = f'the {found.kept} best break a constraint on results; use search = "every"'
-        return replace(counted, why=np.array([why], dtype=object))
-    row = found.best.take(slice(best, best + 1))
-    return replace(counted, strategies=row.strategies, score=row.score, step_s=row.step_s)
-
-
-def _first_allowed(ready: Ready, job: Job, found: Found, constraints: Sequence[Constraint]) -> int | None:
-    """The place of the best that meets the constraints, among those that a search keeps."""
     if not len(found.best):
-        return None
-    if not constraints:
-        return 0
-    result = estimate(job, found.best.strategies)
-    held = np.flatnonzero(allowed(pairs_of(ready, job, found.best.strategies, result), constraints))
-    return int(held[0]) if len(held) else None
+        need = float(found.nearest.total_bytes[0]) if len(found.nearest) else 0.0
+        why = why_not(need, job.cluster.capacity_bytes, False, ())
+        return replace(counted, why=np.array([why], dtype=object))
+    row = found.best.take(slice(0, 1))
+    return replace(counted, strategies=row.strategies, score=row.score, step_s=row.step_s)

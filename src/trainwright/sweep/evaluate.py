@@ -13,7 +13,6 @@ from trainwright.estimate.fleet import Sorted, at, estimate_all, estimate_each
 from trainwright.estimate.types import Job
 from trainwright.sweep.choose import (
     Choice,
-    allowed,
     batches,
     best_as_planned,
     best_of_every,
@@ -22,6 +21,7 @@ from trainwright.sweep.choose import (
     pairs_of,
 )
 from trainwright.sweep.columns import RESULTS, needs_detail, result_arrays
+from trainwright.sweep.demands import Demands
 from trainwright.sweep.load import result_columns
 from trainwright.sweep.points import Points, axis_columns, points, result_constraints
 from trainwright.sweep.ready import Ready, build_ready, grouped, structure_axes
@@ -103,10 +103,10 @@ class Evaluator:
         assert ready is not None
         job, count = ready.job(some), len(some)
         if self.sweep.search == "plan":
-            choice = best_as_planned(ready, job, count, self._constraints)
+            choice = best_as_planned(ready, job, count)
         else:
             blocks = space.blocks if space.blocks is not None else ordered_blocks(ready.question)
-            choice = best_of_every(ready, job, count, blocks, self._constraints)
+            choice = best_of_every(ready, job, count, blocks, self._demands(some))
         return Rows(columns=self._told(some, ready, job, choice), missing=~choice.found)
 
     def _told(self, some: Points, ready: Ready, job: Job, choice: Choice) -> Columns:
@@ -150,7 +150,7 @@ class Evaluator:
         rows = Rows(columns=columns, missing=np.zeros(len(strategy), dtype=bool), texts=texts)
         if not self._constraints:
             return rows
-        kept = allowed(pairs, self._constraints)
+        kept = self._demands(some.take(cluster)).allow(pairs)
         return replace(
             rows, columns={name: each[kept] for name, each in columns.items()}, missing=rows.missing[kept]
         )
@@ -167,6 +167,9 @@ class Evaluator:
         }
         columns |= {name: each for name, each in words.items() if name in self._names}
         return Rows(columns=columns, missing=np.ones(len(some), dtype=bool))
+
+    def _demands(self, some: Points) -> Demands:
+        return Demands(constraints=self._constraints, axes=axis_columns(self.sweep, some))
 
     def _point_columns(self, some: Points) -> Columns:
         return {"point": some.number} | axis_columns(self.sweep, some)

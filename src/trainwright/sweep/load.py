@@ -13,8 +13,9 @@ from trainwright.model.load import load_model
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
 from trainwright.sweep.axes import beside, parse_axis
-from trainwright.sweep.columns import RESULTS, USUAL
+from trainwright.sweep.columns import OF_POINTS, RESULTS, USUAL
 from trainwright.sweep.constraints import Constraint
+from trainwright.sweep.points import result_constraints
 from trainwright.sweep.types import ROWS, SEARCHES, Setting, Sweep
 from trainwright.units import parse_quantity
 
@@ -68,7 +69,10 @@ def check_sweep(sweep: Sweep) -> None:
             rule = "is the name of two axes, or of a result"
             raise BadInput("axis name", name, rule, 'give the axis a name = "..." of its own')
     for constraint in sweep.constraints:
-        constraint.check_names([*names, *RESULTS])
+        constraint.check_names([*names, *(each for each in RESULTS if each not in (*OF_POINTS, "strategy"))])
+    if sweep.search == "plan" and (asked := result_constraints(sweep)):
+        rule = "is about results, and plan leaves out strategies that only lose time"
+        raise BadInput("sweep where", asked[0].text, rule, 'add search = "every"')
     for column in sweep.columns:
         if column != "*" and column not in RESULTS:
             raise UnknownName("sweep columns", column, RESULTS)

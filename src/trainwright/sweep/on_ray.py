@@ -11,7 +11,7 @@ from typing import Any
 
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.sweep.dataset import UnfinishedSweep
-from trainwright.sweep.identity import program_digest, versions
+from trainwright.sweep.identity import program_digest, sweep_digest, versions
 from trainwright.sweep.part import Made, Maker
 from trainwright.sweep.types import Sweep
 
@@ -19,7 +19,8 @@ HOW_TO_GET = "pip install 'trainwright[ray]'"
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _AHEAD = 3  # tasks for each core that are asked for before the first is taken
-_makers: dict[str, Maker] = {}  # of a worker process: what it has learnt of a sweep serves its next task
+Identity = tuple[str, ...]
+_makers: dict[Identity, Maker] = {}  # of a worker process: what it has learnt of a sweep serves its next task
 
 
 def make_on_ray(
@@ -30,9 +31,6 @@ def make_on_ray(
     _connect(ray, address)
     try:
         yield from _in_order(ray, (sweep, size), numbers, stop)
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        raise (cause if isinstance(cause, TrainwrightError) else _failed(error)) from None
     except ray.exceptions.RayError as error:
         raise _failed(error) from None
     finally:
@@ -41,7 +39,7 @@ def make_on_ray(
 
 def _in_order(ray: Any, subject: tuple[Sweep, int], numbers: Sequence[int], stop: Callable[[], bool]) -> Any:
     make = ray.remote(num_cpus=1, max_retries=-1)(make_part)
-    known, identity = ray.put(subject), (program_digest(), dict(versions()))
+    known, identity = ray.put(subject), _identity(subject[0])
     most = _AHEAD * max(int(ray.cluster_resources().get("CPU", 1)), 1)
     waiting: deque[Any] = deque()
     rest = iter(numbers)
@@ -54,22 +52,37 @@ def _in_order(ray: Any, subject: tuple[Sweep, int], numbers: Sequence[int], stop
                 return
         if stop():
             return
-        yield ray.get(first)
+        made = ray.get(first)
+        if isinstance(made, str):
+            raise TrainwrightError(made)
+        yield made
 
 
-def make_part(subject: tuple[Sweep, int], identity: tuple[str, dict[str, str]], number: int) -> Made:
-    """One part, by whichever machine; raises if its program is another one."""
-    mine = (program_digest(), dict(versions()))
-    if mine != identity:
-        raise BadInput(
-            "Ray worker", os.uname().nodename, f"has {mine[1]}, and the sweep was started with {identity[1]}",
-            "install the same trainwright, numpy and pyarrow on every machine",
-        )  # fmt: skip
-    key = repr(identity) + str(id(subject)) + subject[0].name
-    if key not in _makers:
+def make_part(subject: tuple[Sweep, int], identity: Identity, number: int) -> Made | str:
+    """One part, by whichever machine; or what is wrong, if it is the user's to mend."""
+    try:
+        return _maker(subject, identity).make(number)
+    except TrainwrightError as error:
+        return str(error)
+
+
+def _maker(subject: tuple[Sweep, int], identity: Identity) -> Maker:
+    """What makes parts of a sweep in this process; raises if its program is not the one that asks."""
+    if identity not in _makers:
+        mine = _identity(subject[0])
+        if mine != identity:
+            raise BadInput(
+                "Ray worker", os.uname().nodename, f"has {mine}, and the sweep was started with {identity}",
+                "install the same trainwright, numpy and pyarrow on every machine",
+            )  # fmt: skip
         _makers.clear()
-        _makers[key] = Maker(*subject)
-    return _makers[key].make(number)
+        _makers[identity] = Maker(*subject)
+    return _makers[identity]
+
+
+def _identity(sweep: Sweep) -> Identity:
+    words = (f"{name} {value}" for name, value in versions().items())
+    return (*words, f"code {program_digest()[:12]}", f"sweep {sweep_digest(sweep)}")
 
 
 def _load_ray() -> Any:

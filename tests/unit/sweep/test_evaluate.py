@@ -115,6 +115,15 @@ def test_a_constraint_on_results_chooses_among_strategies_that_meet_it() -> None
     assert "no strategy that fits meets" in power.columns["why"][-1]
 
 
+def test_a_constraint_may_compare_results_with_axes_and_name_choices() -> None:
+    text = "where = [\"memory_bytes < 0.5 * capacity and recompute != 'none'\"]\n"
+    rows = rows_of(small_sweep(text))
+    found = ~rows.missing
+    assert found.any()
+    assert (rows.columns["memory_bytes"] < 0.5 * rows.columns["capacity"])[found].all()
+    assert (rows.columns["recompute"][found] > 0).all()
+
+
 def test_what_does_not_fit_says_how_much_is_missing() -> None:
     sweep = changed('"20 GB", "80 GB", "160 GB"', '"1 GB"')
     rows = rows_of(sweep)

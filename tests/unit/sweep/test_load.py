@@ -82,6 +82,7 @@ def test_an_axis_that_says_nothing_is_told(text: str, match: str) -> None:
         ('cluster = "h100:8"', "sweep model"),
         (f'{HEAD}modle = "x"', 'did you mean "model"'),
         (f'{HEAD}where = ["stepp_s < 3"]', 'did you mean "step_s"'),
+        (f'{HEAD}where = ["step_s < 3"]', 'is about results, .*add search = "every"'),
         (f'{HEAD}columns = ["stepp_s"]', 'did you mean "step_s"'),
         (f'{HEAD}rows = "all"', 'add search = "every"'),
         (f'{HEAD}objective = "speed"', "no such name"),
