@@ -79,6 +79,7 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     from trainwright.cli.outcome import Outcome
     from trainwright.cli.subject import parse_subject
     from trainwright.cli.terms import parse_terms
+    from trainwright.model.dlrm import is_recommender
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
     from trainwright.report.files import save_text
@@ -90,6 +91,8 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
     account = account_of(simulated, priced.terms, closed_form=_closed_form(subject, named), free=options.free)
+    if is_recommender(subject.graph):
+        note += "; what is said of tokens is of samples"
     notes = (subject.title, note, *priced.notes, *subject.basis)
     return Outcome(subject=subject, notes=notes, simulated=simulated, account=account)
 
@@ -141,15 +144,18 @@ def _simulate(subject: "Subject", named: "NamedPlan") -> "Simulated":
 
 def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
     from trainwright.estimate.types import Job
-    from trainwright.report.account import predict
+    from trainwright.model.dlrm import is_recommender
+    from trainwright.plan.zoo.table_parallel import sharding_of
+    from trainwright.report.account import predict, predict_tables
 
-    if named.strategy is None:
-        return None
     job = Job(
         graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
         seq=subject.seq, global_batch=named.plan.batch * named.plan.microbatches,
     )  # fmt: skip
-    return predict(job, named.strategy)
+    if is_recommender(subject.graph):
+        sharding = sharding_of(named.plan) if named.plan.name.startswith("table-parallel") else None
+        return predict_tables(job, sharding) if sharding else None
+    return predict(job, named.strategy) if named.strategy else None
 
 
 def json_of(outcome: "Outcome") -> Mapping[str, object]:

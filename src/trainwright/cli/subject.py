@@ -13,7 +13,7 @@ from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
-from trainwright.model.dlrm import TABLES
+from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.search.usual import usual_batch
@@ -100,11 +100,6 @@ def batch_note(batch: int, seq: int, how: str) -> str:
     if seq == 1:
         return f"Global batch: {batch} samples ({how})"
     return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
-
-
-def is_recommender(graph: Graph) -> bool:
-    """Whether a model looks rows up in tables: it is planned in other terms than layers."""
-    return TABLES in graph.sizes
 
 
 def _own_stack(architecture: Architecture, constants: Constants) -> Stack | None:

@@ -7,10 +7,12 @@ from math import inf
 from trainwright.economics.batch import batch_charge, critical_batch_tokens
 from trainwright.economics.loss import Law, is_fitted, law_of
 from trainwright.errors import BadInput
+from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.totals import active_parameters
 from trainwright.units import parse_number, parse_quantity, render_si
 
+_CRITEO_SAMPLES = 4.2e9  # of the terabyte that MLPerf trains recommenders on (recalled)
 _TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
 
 
@@ -96,6 +98,8 @@ def _budget(text: str | None, graph: Graph) -> tuple[float, str]:
         if tokens == 0:
             raise BadInput("--tokens", text, "is zero", 'write it like "15T"')
         return tokens, f"Token budget: {render_si(tokens, 'tokens')}"
+    if is_recommender(graph):
+        return _CRITEO_SAMPLES, "Budget: 4.2 billion samples (a pass over Criteo's terabyte, see --tokens)"
     tokens = _TOKENS_PER_PARAMETER * parameters(graph)
     return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
 

@@ -31,6 +31,7 @@ from trainwright.estimate.shapes import Shapes, distinct_shapes
 from trainwright.estimate.spill import Builder as SpillBuilder
 from trainwright.estimate.spill import Spill, tier_keys
 from trainwright.estimate.types import COMMUNICATION, MEMORY, TIMES, Estimates, Job
+from trainwright.model.dlrm import check_layers
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies
 
 Array = NDArray[np.float64]
@@ -65,6 +66,7 @@ def build_model(job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategi
 
     The job is given twice, as it may hold figures of many clusters: one for each shape, or for each layout.
     """
+    check_layers(job.graph)
     layers, layer, first, last = model_parts(job, network_links(job), shapes)
     layouts = build_layouts(
         layouts_job, network_links(layouts_job), layers, (layer, first, last), strategies, shape

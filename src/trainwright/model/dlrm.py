@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.ends import loss_op
 from trainwright.model.graph import Block, Graph, Op, Segment, Tensor
@@ -10,6 +11,20 @@ from trainwright.model.operators import elementwise, matmul, tensor
 TABLE_ROWS = "table_rows"  # dims along which tables may be split, besides their width
 TABLES = "tables"
 WIDTH = "hidden"
+
+
+def is_recommender(graph: Graph) -> bool:
+    """Whether a model looks rows up in tables: it is planned in other terms than layers."""
+    return TABLES in graph.sizes
+
+
+def check_layers(graph: Graph) -> None:
+    """Raise for a recommender, where strategies of layers are meant."""
+    if is_recommender(graph):
+        raise BadInput(
+            "model", graph.name, "has tables and no layers, so no strategy describes it",
+            "ask trainwright plan, or simulate a table-parallel plan",
+        )  # fmt: skip
 
 
 def dlrm_graph(architecture: Architecture) -> Graph:

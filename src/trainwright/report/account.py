@@ -9,8 +9,10 @@ import numpy as np
 
 from trainwright.economics.goodput import Goodput
 from trainwright.estimate.step import estimate
+from trainwright.estimate.tables import estimate_tables
 from trainwright.estimate.types import TIMES, Job
 from trainwright.model.totals import model_flops, op_flops
+from trainwright.plan.sharding import Sharding, stack_shardings
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.program.lower import Program
 from trainwright.program.table import Floats
@@ -147,6 +149,12 @@ def account_of(
 def predict(job: Job, strategy: Strategy) -> Predicted:
     """What the closed form says of a strategy."""
     result = estimate(job, stack_strategies([strategy]))
+    return Predicted(step_s=float(result.step_s[0]), total_bytes=float(result.total_bytes[0]))
+
+
+def predict_tables(job: Job, sharding: Sharding) -> Predicted:
+    """What the closed form says of a recommender's sharding."""
+    result = estimate_tables(job, stack_shardings([sharding]))
     return Predicted(step_s=float(result.step_s[0]), total_bytes=float(result.total_bytes[0]))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
+from trainwright.model.dlrm import check_layers
 from trainwright.model.graph import Graph, is_layer
 from trainwright.plan.strategy import (
     ALIASES,
@@ -84,6 +85,7 @@ def legal_strategies(space: Space) -> Strategies:
 
 def strategy_blocks(space: Space, size: int = 1 << 17) -> Iterator[Strategies]:
     """Every legal strategy, in blocks of about `size`, so that a space of any size takes bounded memory."""
+    check_layers(space.graph)
     pending: list[Grid] = []
     count = 0
     for grid in _grids(space):

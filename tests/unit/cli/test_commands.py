@@ -299,6 +299,13 @@ def test_a_recommender_is_planned_by_its_tables_and_in_instances() -> None:
     assert "16384 samples" in shown
 
 
+def test_a_simulated_sharding_has_its_closed_form_beside_it() -> None:
+    found = json.loads(trainwright("simulate", "dlrm-mlperf", "h100:8", "table-parallel", "--json").stdout)
+    assert found["closed_form"]["step_s"] == pytest.approx(found["step_s"], rel=0.01)
+    alone = trainwright("simulate", "dlrm-mlperf", "h100:1", "dp1", "mb512", "--batch", "512")
+    assert "what is said of tokens is of samples" in alone.stdout
+
+
 def test_what_speaks_of_layers_is_refused_for_a_recommender() -> None:
     assert "does not apply to a recommender" in fails("plan", "dlrm", "a100:64", "--fix", "pp=4")
     assert "does not divide by 64 devices" in fails("plan", "dlrm", "a100:64", "--batch", "100")

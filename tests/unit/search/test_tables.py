@@ -8,13 +8,17 @@ import pytest
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import HybridModel, MemoryTier
 from trainwright.cost.load import load_constants
+from trainwright.errors import BadInput
+from trainwright.estimate.step import estimate
 from trainwright.estimate.tables import estimate_tables
 from trainwright.estimate.types import Job
 from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.plan.sharding import Sharding, stack_shardings
+from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.plan.zoo import build_zoo, parse_zoo
 from trainwright.program.setting import Setting
+from trainwright.search.space import Space, legal_strategies
 from trainwright.search.tables import best_instance, lay_instances, lay_tables, legal_shardings
 from trainwright.simulate.whole import simulate_plan
 
@@ -100,6 +104,15 @@ def test_every_sharding_uses_all_devices_and_cuts_no_more_than_there_is() -> Non
     assert (found.devices == 64).all()
     assert found.tables.max() <= 26
     assert (128 // found.columns).min() >= 4
+
+
+def test_strategies_of_layers_are_refused_for_a_recommender() -> None:
+    asked = job("dlrm-mlperf", "h100:8")
+    with pytest.raises(BadInput, match=r"has tables and no layers.*table-parallel"):
+        estimate(asked, stack_strategies([Strategy(dp=8)]))
+    space = Space(graph=asked.graph, devices=8, seq=1, global_batch=4096, fixed={}, most={})
+    with pytest.raises(BadInput, match="has tables and no layers"):
+        legal_strategies(space)
 
 
 def test_more_samples_a_step_give_more_samples_a_second() -> None:

@@ -4,6 +4,7 @@ from trainwright.errors import BadInput
 from trainwright.model.dlrm import TABLE_ROWS, TABLES, WIDTH
 from trainwright.model.graph import Graph
 from trainwright.plan.plan import Plan, Shard, Split, Transform
+from trainwright.plan.sharding import Sharding
 from trainwright.plan.zoo.structured import REST
 
 _DIMS = {"tables": TABLES, "rows": TABLE_ROWS, "columns": WIDTH}
@@ -42,6 +43,19 @@ def table_parallel(
         if zero >= stage:
             transforms.append(Shard(ops="bottom.*,top.*", what=what))  # type: ignore[arg-type]
     return Plan(devices=devices, batch=batch, precision=precision, transforms=tuple(transforms))
+
+
+def sharding_of(plan: Plan) -> Sharding | None:
+    """The sharding of a table-parallel plan, if a closed form knows it: without sharded MLPs."""
+    if any(isinstance(each, Shard) for each in plan.transforms):
+        return None
+    names = {dim: name for name, dim in _DIMS.items()}
+    degrees = {
+        names[each.dim]: each.parts
+        for each in plan.transforms
+        if isinstance(each, Split) and each.dim in names
+    }
+    return Sharding(**degrees, precision=plan.precision)
 
 
 def _filled(devices: int, degrees: dict[str, int]) -> dict[str, int]:
