@@ -80,6 +80,8 @@ def test_the_search_takes_another_mapping_where_it_is_faster_and_says_why() -> N
     asked = Question(job=job, batches=(32,), fixed=fixed, most={})
     usual, free = find_plans(asked).best, find_plans(replace(asked, mappings=True)).best
     assert free.step_s[0] <= usual.step_s[0]
+    said = [str(free.strategies[index]) for index in range(len(free))]
+    assert len(set(said)) == len(said)
     every = [
         replace(usual.strategies[0], order=order)
         for order in ("tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp")

@@ -31,7 +31,7 @@ from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.mappings import can_matter, mapped
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
-from trainwright.search.space import Space, count_strategies, layer_count, strategy_blocks
+from trainwright.search.space import KNOBS, Space, count_strategies, layer_count, strategy_blocks
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -114,7 +114,8 @@ def _with_mappings(question: Question, found: Found) -> Found:
     start = join_candidates([found.best, found.leaders])
     for batch in np.unique(start.global_batch).tolist():
         job = replace(question.job, global_batch=batch)
-        strategies, _ = mapped(start.strategies.take(start.global_batch == batch))
+        chosen = start.strategies.take(start.global_batch == batch)
+        strategies, _ = mapped(chosen.take(distinct(chosen, KNOBS)[0]))
         if len(strategies):
             found = replace(found, considered=found.considered + len(strategies))
             found, _, _ = _evaluate(question, job, strategies, found)
