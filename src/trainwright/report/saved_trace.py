@@ -58,7 +58,7 @@ def _parse(tree: Mapping[str, Any]) -> SavedTrace:
 def _units(events: Sequence[Mapping[str, Any]]) -> dict[int, Spot]:
     """By thread: its place and its kind."""
     return {
-        each["tid"]: Spot(int(each["pid"]), UNITS.index(each["args"]["name"]))
+        each["tid"]: Spot(int(each["pid"]), UNITS.index(each["args"]["name"].partition(":")[0]))
         for each in events
         if each["ph"] == "M" and each["name"] == "thread_name"
     }

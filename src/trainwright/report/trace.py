@@ -1,23 +1,27 @@
-"""A timeline as a trace that Perfetto and Chrome open: a process per place, a thread per unit."""
+"""A timeline as a trace that Perfetto and Chrome open: a process per place, threads of what it does."""
 
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.errors import BadInput
 from trainwright.plan.text import render_plan
 from trainwright.program.lower import Program
-from trainwright.program.table import CATEGORIES, ONCE
+from trainwright.program.table import CATEGORIES, ONCE, Ints
 from trainwright.report.drawing import render_devices
 from trainwright.simulate.memory import curve
-from trainwright.simulate.timeline import Timeline
+from trainwright.simulate.timeline import COMMUNICATION_CAUSES, Timeline
 
 UNITS = ("compute", "communication", "copy")  # by kind
 _CHUNK = 4096  # events that are written at once
 US = 1e6  # traces count microseconds
+_MOST_ARROWS = 100_000  # of a trace: viewers are slow beyond
 
 
 def describe(program: Program, kind: str) -> dict[str, str]:
@@ -55,33 +59,69 @@ def render_trace(timeline: Timeline, about: Mapping[str, str]) -> Iterator[str]:
     yield "\n]}\n"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Threads:
+    """The rows of a trace: what each unit does itself, and each cause for which it communicates."""
+
+    of_task: Ints
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+
+
+def _threads(timeline: Timeline) -> _Threads:
+    """Every unit has a thread, used or not; more for the causes of communication that it serves."""
+    table = timeline.table
+    groups = np.array([each if each in COMMUNICATION_CAUSES else "" for each in table.causes], dtype=object)
+    codes = {name: number for number, name in enumerate(("", *COMMUNICATION_CAUSES))}
+    code = np.array([codes[each] for each in groups], np.int64)
+    unit = table.lane_unit[table.lane].astype(np.int64)
+    key = unit * len(codes) + (code[table.label] if len(table) else 0)
+    every = np.arange(len(table.unit_kind)) * len(codes)
+    keys = np.union1d(every[_used(timeline, key, every)], key)
+    names = list(codes)
+    labels = [
+        UNITS[table.unit_kind[each // len(codes)]]
+        + (f": {names[each % len(codes)]}" if each % len(codes) else "")
+        for each in keys.tolist()
+    ]
+    return _Threads(
+        of_task=np.searchsorted(keys, key).astype(np.int32), names=tuple(labels),
+        places=tuple(int(table.unit_place[each // len(codes)]) for each in keys.tolist()),
+    )  # fmt: skip
+
+
+def _used(timeline: Timeline, key: NDArray[np.int64], every: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Units with work of their own, and those without any."""
+    busy = np.unique(timeline.table.lane_unit[timeline.table.lane])
+    idle = ~np.isin(np.arange(len(every)), busy)
+    return np.isin(every, key) | idle
+
+
 def _events(timeline: Timeline) -> Iterator[str]:
-    yield from _names(timeline)
-    yield from _spans(timeline)
+    threads = _threads(timeline)
+    yield from _names(timeline, threads)
+    yield from _spans(timeline, threads)
+    yield from _arrows(timeline, threads)
     for place in range(len(timeline.table.places)):
         yield from _memory(timeline, place)
 
 
-def _names(timeline: Timeline) -> Iterator[str]:
-    table = timeline.table
-    for place, devices in enumerate(table.places):
+def _names(timeline: Timeline, threads: _Threads) -> Iterator[str]:
+    for place, devices in enumerate(timeline.table.places):
         yield _named("process_name", place, 0, render_devices(devices))
-    for unit, (place, kind) in enumerate(
-        zip(table.unit_place.tolist(), table.unit_kind.tolist(), strict=True)
-    ):
-        yield _named("thread_name", place, unit, UNITS[kind])
+    for thread, (place, name) in enumerate(zip(threads.places, threads.names, strict=True)):
+        yield _named("thread_name", place, thread, name)
 
 
-def _named(what: str, place: int, unit: int, name: str) -> str:
-    return json.dumps({"ph": "M", "name": what, "pid": place, "tid": unit, "args": {"name": name}})
+def _named(what: str, place: int, thread: int, name: str) -> str:
+    return json.dumps({"ph": "M", "name": what, "pid": place, "tid": thread, "args": {"name": name}})
 
 
-def _spans(timeline: Timeline) -> Iterator[str]:
+def _spans(timeline: Timeline, threads: _Threads) -> Iterator[str]:
     table = timeline.table
     names, causes = [json.dumps(each) for each in table.labels], [json.dumps(each) for each in table.causes]
-    unit = table.lane_unit[table.lane]
     columns = (
-        table.label, table.microbatch, unit, table.unit_place[unit],
+        table.label, table.microbatch, threads.of_task, table.unit_place[table.lane_unit[table.lane]],
         timeline.start_s * US, (timeline.end_s - timeline.start_s) * US,
     )  # fmt: skip
     for label, microbatch, thread, place, start, duration in zip(*(c.tolist() for c in columns), strict=True):
@@ -90,6 +130,25 @@ def _spans(timeline: Timeline) -> Iterator[str]:
             f'{{"ph":"X","name":{names[label]},"cat":{causes[label]},"pid":{place},"tid":{thread},'
             f'"ts":{start:.6f},"dur":{duration:.6f}{args}}}'
         )
+
+
+def _arrows(timeline: Timeline, threads: _Threads) -> Iterator[str]:
+    """For each task that waited for another thread, an arrow from what it waited for last."""
+    table = timeline.table
+    counts = np.diff(table.first_input)
+    target = np.repeat(np.arange(len(table)), counts)
+    order = np.lexsort((timeline.end_s[table.inputs], target))
+    last = order[np.cumsum(counts)[counts > 0] - 1]
+    source, target = table.inputs[last], target[last]
+    across = np.flatnonzero(threads.of_task[source] != threads.of_task[target])
+    for number, each in enumerate(across[:_MOST_ARROWS].tolist()):
+        for phase, task, at_s in (("s", source[each], timeline.end_s), ("f", target[each], timeline.start_s)):
+            thread = int(threads.of_task[task])
+            bound = ',"bp":"e"' if phase == "f" else ""
+            yield (
+                f'{{"ph":"{phase}","name":"waits for","cat":"dependency","id":{number},'
+                f'"pid":{threads.places[thread]},"tid":{thread},"ts":{at_s[task] * US:.6f}{bound}}}'
+            )
 
 
 def _memory(timeline: Timeline, place: int) -> Iterator[str]:

@@ -36,8 +36,10 @@ def test_a_trace_has_spans_names_and_memory(tmp_path: Path) -> None:
     assert [each["args"]["name"] for each in events if each["ph"] == "M"] == [
         "device 0",
         "compute",
-        "communication",
+        "communication: dp",
     ]
+    arrow = [(each["ph"], each["tid"], each["ts"]) for each in events if each["ph"] in "sf"]
+    assert arrow == [("s", 0, 1000.0), ("f", 1, 1000.0)]  # the second waits for the first
     memory = [(each["ts"], each["args"]) for each in events if each["ph"] == "C"]
     assert memory == [(0.0, {"activations": 8}), (3000.0, {"activations": 0})]
 
