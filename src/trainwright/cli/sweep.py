@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.cli import pages
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from trainwright.report.page import Page
     from trainwright.sweep.dataset import Manifest
     from trainwright.sweep.types import Sweep
 
 _SHOWN = 10
+_REPORTED = 200  # rows of a report
 _EPILOG = """\
 trainwright sweep SWEEP.toml --out DIR        run it, or go on with it where it was interrupted
 trainwright sweep query DIR "SQL"             ask the dataset: its table is points
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="the manifest, or a query's rows, as JSON")
     add("--csv", action="store_true", help="a query's rows as CSV")
+    pages.add_arguments(parser)
     group = parser.add_argument_group("plot")
     group.add_argument("--x", metavar="COLUMN")
     group.add_argument("--y", metavar="COLUMN")
@@ -78,8 +82,36 @@ def _run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 130
+    written = pages.save_pages(options, _page(sweep, folder, options.asked)) if pages.wanted(options) else []
     _tell(sweep, folder, manifest, as_json=options.json)
+    for line in () if options.json else written:
+        print(line)
     return 0
+
+
+def _page(sweep: "Sweep", folder: Path, asked: str) -> "Page":
+    """The report of a sweep: figures over its first axes, and its fastest points."""
+    from trainwright.report.page import Page, Rows
+    from trainwright.sweep.plot import usual_figures
+    from trainwright.sweep.query import query
+
+    names, setting = [axis.name for axis in sweep.axes], sweep.setting
+    order = (
+        "order by step_s, point" if "step_s" in query(folder, "select * from points limit 0").columns else ""
+    )
+    rows = list(query(folder, f"select * from points {order} limit {_REPORTED}").records())
+    count = next(query(folder, "select count(*) from points").rows)[0]
+    over = ", ".join(f"{axis.name} ({len(axis)} values)" for axis in sweep.axes)
+    return Page(
+        title=f"Sweep {sweep.name}",
+        question=(
+            f"{setting.model.name} on {setting.cluster.count:,} {setting.cluster.device.name}, "
+            f"and with other {over}; the best strategy of each point by {sweep.objective}.",
+        ),
+        answer=(f"{count:,} rows; the {len(rows):,} fastest are below.", *_infeasible(folder)),
+        figures=usual_figures(folder, names), tables=(Rows(title="The fastest", rows=rows),),
+        assumptions=(f"Operator times: {setting.cost}.", sweep.text), command=asked,
+    )  # fmt: skip
 
 
 def _tell(sweep: "Sweep", folder: Path, manifest: "Manifest", *, as_json: bool) -> None:

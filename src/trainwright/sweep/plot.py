@@ -12,6 +12,7 @@ from trainwright.units import render_si
 
 _MOST_CELLS, _MOST_LINES = 40_000, 40
 _UNITS = (("_bytes_per_s", "B/s"), ("_flops_per_s", "FLOP/s"), ("_bytes", "B"), ("_w", "W"))
+_USUAL = (("step_s", "min"), ("tokens_per_s", "max"), ("mfu", "max"), ("dollars_per_million_tokens", "min"))
 BEST = {"min": "min", "max": "max", "mean": "avg"}
 
 
@@ -35,11 +36,31 @@ def plot(folder: Path, ask: Ask, out: Path) -> tuple[Path, Path]:
     """Draw what is asked of a sweep's folder; returns the page and the picture."""
     if not can_draw():
         raise BadInput("sweep plot", "figures", "cannot be drawn here", HOW_TO_GET)
-    _check(folder, ask)
+    figure = figure_of(folder, ask)
     out.mkdir(parents=True, exist_ok=True)
-    figure = _heatmap(folder, ask) if ask.z else _lines(folder, ask)
     save_figures(out, [figure])
     return out / f"{figure.name}.html", out / f"{figure.name}.png"
+
+
+def figure_of(folder: Path, ask: Ask) -> Figure:
+    """What is asked of a sweep's folder, as a figure."""
+    _check(folder, ask)
+    return _heatmap(folder, ask) if ask.z else _lines(folder, ask)
+
+
+def usual_figures(folder: Path, axes: Sequence[str]) -> tuple[Figure, ...]:
+    """Step time, speed and money over the first axes, of those that the dataset has; none if nothing fits."""
+    known = query(folder, "select * from points limit 0").columns
+    if (
+        not axes
+        or "feasible" not in known
+        or not list(query(folder, "select 1 from points where feasible limit 1").rows)
+    ):
+        return ()
+    shown = [(name, best) for name, best in _USUAL if name in known]
+    if len(axes) == 1:
+        return tuple(figure_of(folder, Ask(x=axes[0], y=name, best=best)) for name, best in shown)
+    return tuple(figure_of(folder, Ask(x=axes[0], y=axes[1], z=name, best=best)) for name, best in shown)
 
 
 def _check(folder: Path, ask: Ask) -> None:
