@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 
@@ -63,36 +64,71 @@ def compare(
     """
     plan = replace(plan, precision="fp32")
     program = lower(build_setting(graph, max(plan.devices, 1), seq, "fp32"), plan)
-    kernels = kernels_of(graph)
-    trainer = build_trainer(build_worker(program, rank, kernels, torch.device("cpu")), recipe)
+    alone = train_alone(_Named(graph), plan.batch, plan.microbatches, seq, recipe, scale)
+    trainer = build_trainer(build_worker(program, rank, alone.kernels, torch.device("cpu")), recipe)
+    initialize(trainer.worker, lambda key, sizes: alone.first[module_name(key)])
+    found = Difference(loss=0.0, gradient=0.0, norm=0.0, where="")
+    for batch, loss, norm, gradients in alone.steps:
+        outcome = trainer.take(batch)
+        error, where = _worst(trainer, gradients)
+        found = Difference(
+            loss=max(found.loss, abs(outcome.loss - loss) / max(loss, 1.0)),
+            gradient=max(found.gradient, error),
+            norm=max(found.norm, abs(outcome.gradient_norm - norm) / max(norm, 1.0)),
+            where=where if error > found.gradient else found.where,
+        )
+    trainer.worker.groups.close()
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """Five steps of a model on one device: its first weights; data, loss, norm and gradients of each step."""
+
+    kernels: Mapping[str, Kernel]
+    first: Mapping[str, torch.Tensor]
+    steps: Sequence[tuple[list[Microbatch], float, float, Mapping[str, torch.Tensor]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Named:
+    """A graph that is known by its text: equal ones are one, though they came through a pipe."""
+
+    graph: Graph
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Named) and self.graph == other.graph
+
+    def __hash__(self) -> int:
+        return hash(self.graph.name)
+
+
+@lru_cache(maxsize=16)
+def train_alone(named: _Named, size: int, microbatches: int, seq: int, recipe: Recipe, scale: float) -> Alone:
+    """The steps that every plan with these microbatches must equal."""
+    graph, kernels = named.graph, kernels_of(named.graph)
     whole = Whole(graph, kernels, seq)
     with torch.no_grad():
         for each in whole.parameters():
             each.mul_(scale if float(each.max()) > float(each.min()) else 1.0)
-    initialize(trainer.worker, lambda key, sizes: whole.table[module_name(key)])
-    optimizer = _optimizer(whole)
-    found = Difference(loss=0.0, gradient=0.0, norm=0.0, where="")
+    first = {name: each.detach().clone() for name, each in whole.table.items()}
+    optimizer, steps = _optimizer(whole), []
     for step in range(5):
-        data = build_data(graph, program.instances, plan.batch, seq, plan.microbatches, step)
+        data = build_data(graph, wire(graph), size, seq, microbatches, step)
         batch = batch_of(data)
-        outcome = trainer.take(batch)
         optimizer.zero_grad()
         total = sum((whole(each.given, each.targets) for each in batch), torch.zeros(())) / data.tokens
         total.backward()
-        loss = float(total.detach())
-        norm = torch.nn.utils.clip_grad_norm_(whole.parameters(), recipe.clip)
-        error, where = _worst(trainer, whole)
-        found = Difference(
-            loss=max(found.loss, abs(outcome.loss - loss) / max(loss, 1.0)),
-            gradient=max(found.gradient, error),
-            norm=max(found.norm, abs(outcome.gradient_norm - float(norm)) / max(float(norm), 1.0)),
-            where=where if error > found.gradient else found.where,
-        )
+        norm = float(torch.nn.utils.clip_grad_norm_(whole.parameters(), recipe.clip))
+        gradients = {
+            name: torch.zeros_like(each) if each.grad is None else each.grad.clone()
+            for name, each in whole.table.items()
+        }
+        steps.append((batch, float(total.detach()), norm, gradients))
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate * recipe.share(step)
         optimizer.step()
-    trainer.worker.groups.close()
-    return found
+    return Alone(kernels=kernels, first=first, steps=steps)
 
 
 def losses(rank: int, model: str, text: str, devices: int) -> tuple[list[float], list[float]]:
@@ -136,15 +172,14 @@ def _optimizer(whole: Whole) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=RECIPE.rate, betas=RECIPE.betas, eps=RECIPE.epsilon)
 
 
-def _worst(trainer: Trainer, whole: Whole) -> tuple[float, str]:
+def _worst(trainer: Trainer, gradients: Mapping[str, torch.Tensor]) -> tuple[float, str]:
     """The largest difference of a gradient that this process owns, and of which weight."""
-    grads = [each.grad for each in whole.parameters() if each.grad is not None]
-    largest = max(float(each.abs().max()) for each in grads)
+    largest = max(float(each.abs().max()) for each in gradients.values())
     found = (0.0, "")
     for key, (slot, first, last, values) in trainer.pieces.items():
-        wanted = whole.table[module_name(key)].grad
-        wanted = torch.zeros(slot.sizes) if wanted is None else wanted
-        part = wanted[tuple(slice(low, high) for low, high in slot.region.values())].reshape(-1)
+        part = gradients[module_name(key)][
+            tuple(slice(low, high) for low, high in slot.region.values())
+        ].reshape(-1)
         assert values.grad is not None
         error = float((values.grad - part[first:last]).abs().max()) / max(largest, 1.0)
         found = max(found, (error, key))

@@ -1,6 +1,8 @@
 """Hugging Face models, unchanged, trained under a plan beside themselves on one device."""
 
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import torch
 import transformers
@@ -52,6 +54,13 @@ def build_inputs(samples: int, seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": tokens, "labels": labels}
 
 
+@cache
+def _traced(name: str) -> tuple[nn.Module, Traced]:
+    """A small model, not to be trained itself, and its trace."""
+    module = build_module(name)
+    return module, trainwright.trace(module, build_inputs(2, 0))
+
+
 def _build(
     rank: int, module: nn.Module, traced: Traced, text: str
 ) -> tuple[Trainer, dict[str, nn.Parameter]]:
@@ -68,8 +77,8 @@ def _build(
 
 def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Difference:
     """Train a model under a strategy and on one device; this process's share of the differences."""
-    module = build_module(name)
-    traced = trainwright.trace(module, build_inputs(2, 0))
+    first, traced = _traced(name)
+    module = deepcopy(first)
     trainer, parameters = _build(rank, module, traced, text)
     plan = trainer.worker.program.plan
     optimizer = torch.optim.AdamW(
@@ -97,10 +106,16 @@ def compare_traced(rank: int, name: str, text: str, steps: int = 5) -> Differenc
     return found
 
 
+@cache
+def _dropping() -> tuple[nn.Module, Traced]:
+    module = build_module("gpt2", resid_pdrop=0.2, embd_pdrop=0.2, attn_pdrop=0.2).train()
+    return module, trainwright.trace(module, build_inputs(2, 0))
+
+
 def compare_dropped(rank: int, text: str) -> Difference:
     """One step of GPT-2 with dropout, beside the same masks on one device over all samples at once."""
-    module = build_module("gpt2", resid_pdrop=0.2, embd_pdrop=0.2, attn_pdrop=0.2).train()
-    traced = trainwright.trace(module, build_inputs(2, 0))
+    first, traced = _dropping()
+    module = deepcopy(first)
     trainer, parameters = _build(rank, module, traced, text)
     plan = trainer.worker.program.plan
     trainer.worker.computer.seed = 5
