@@ -18,7 +18,7 @@ def kernel_of(op: Op) -> Kernel:
     """The kernel of an operator; matmuls and losses are carried out apart."""
     if op.kind == "attention" and op.weights:
         raise BadInput("op", op.name, "attention with sinks has no kernel", "run a model without them")
-    if op.kind == "gather" and not op.inputs:
+    if op.name.endswith("position_bias") and not op.inputs:
         raise BadInput(
             "op", op.name, "a relative position bias has no kernel that attention reads",
             "set position_buckets = 0 in the model's file, or trace a module of your own",
