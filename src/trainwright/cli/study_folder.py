@@ -7,7 +7,8 @@ from pathlib import Path
 from trainwright.cli.findings import Findings
 from trainwright.cli.pages import findings_page, save_pages, wanted
 from trainwright.errors import BadInput
-from trainwright.report.figures import HOW_TO_GET, can_draw, render_index, save_figures
+from trainwright.report import figures
+from trainwright.report.figures import HOW_TO_GET, render_index, save_figures
 from trainwright.report.files import render_csv, render_json, save_text
 
 
@@ -32,7 +33,7 @@ def save_folder(findings: Findings, folder: Path) -> list[str]:
     for name, rows in found.items():
         save_text(folder / f"{name}.csv", render_csv(list(rows[0]), rows))
     save_text(folder / "study.json", render_json(findings.tree))
-    drawn = can_draw()
+    drawn = figures.can_draw()
     if drawn:
         save_figures(folder, findings.figures)
     files = [*(f"{name}.csv" for name in found), "study.json"]

@@ -197,7 +197,7 @@ def test_all_of_it_is_written_and_told(
     study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not os.environ.get("THOROUGH"):
-        monkeypatch.setattr("trainwright.cli.study_folder.can_draw", lambda: False)
+        monkeypatch.setattr("trainwright.report.figures.can_draw", lambda: False)
     notes = save_folder(study_cluster_design.findings_of(study), tmp_path / "design")
     study_cluster_design.tell(study, notes)
     told = capsys.readouterr().out
