@@ -7,22 +7,28 @@ import torch
 
 from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.learning import Learning
-from trainwright.algorithm.network import Mlp, Network, ResidualMlp
+from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp
 from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import parse_algorithm
 from trainwright.algorithm.talk import converse
 from trainwright.algorithm.teacher import build_task, teach
 from trainwright.algorithm.train import Order, Task, train_here
+from trainwright.algorithm.transformer import Transformer
 
 NETWORKS: dict[str, Network] = {
     "mlp": Mlp(inputs=6, hidden=(13, 10), classes=3),  # no layer divides by 4
     "residual": ResidualMlp(inputs=6, width=8, inner=12, blocks=6, classes=3),
+    "transformer": Transformer(vocab=11, seq=8, layers=2, hidden=12, heads=6, ffn=10),
 }
 STEPS, BATCH, EVERY = 11, 16, 4
 
 
 def task_of(name: str) -> Task:
     """A small task for a network of that name."""
+    if name == "transformer":
+        tokens = torch.randint(11, (64, 9), generator=torch.Generator().manual_seed(1))
+        batch = Batch(tokens[:, :-1], tokens[:, 1:])
+        return build_task(NETWORKS[name], batch, batch, BATCH)
     data = teach(6, 3, 200, width=8)
     return build_task(NETWORKS[name], data.train, data.test, BATCH)
 

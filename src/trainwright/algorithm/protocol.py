@@ -27,6 +27,7 @@ class Seat:
     workers: int
     steps: int  # of the whole run
     seed: int = 0
+    first: int = 0  # the step that it begins with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

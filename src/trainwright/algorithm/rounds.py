@@ -23,6 +23,10 @@ class Rounds:
             return "warmup"
         return "finish" if step >= self.steps - self.finish else "apart"
 
+    def number(self, step: int) -> int:
+        """Which round a step belongs to."""
+        return max(step - self.warmup, 0) // self.every
+
     def opens(self, step: int) -> bool:
         """Whether a round begins with a step."""
         return (step - self.warmup) % self.every == 0

@@ -26,11 +26,12 @@ class IstMember:
         self.elements = starts(self.divided)[-1]
         self.whole_model: ExactMember | None = None  # while the whole model is trained
         self.local: Local | None = None  # while a slice is
-        self.round = 0
+        self.round = rounds.number(seat.first)
+        self.due = False  # whether the next slice has yet to be fetched
         self.last: Batch | None = None
         self.home = torch.zeros(0)
         self.shared: dict[str, torch.Tensor] = {}
-        if rounds.phase(0) == "apart":
+        if rounds.phase(seat.first) == "apart":
             self._settle(start.values())
         else:
             self.whole_model = ExactMember(start, seat)
@@ -82,9 +83,10 @@ class IstMember:
             return (yield from self._step_whole(number, batch))
         if self.whole_model is not None:
             values = yield from self.whole_model.whole()
+            self.round = self.rounds.number(number)
             self._settle(values)
-        elif self.rounds.fetches(number):
-            yield from self._fetch()
+        elif self.due:
+            yield from self._fetch(number)
         assert self.local is not None
         loss = self.local.learn(number, batch)
         if self.rounds.ends(number):
@@ -98,9 +100,9 @@ class IstMember:
             self.local, self.home, self.shared = None, torch.zeros(0), {}
         return (yield from self.whole_model.step(number, batch))
 
-    def _fetch(self) -> Talk[None]:
-        """Get the slice of the next round from its homes."""
-        self.round += 1
+    def _fetch(self, number: int) -> Talk[None]:
+        """Get the slice of the round that a step opens from its homes."""
+        self.round, self.due = self.rounds.number(number), False
         low, high = self._home()
         given = [
             self.home[torch.from_numpy(self._places(rank, low, high) - low)]
@@ -125,6 +127,7 @@ class IstMember:
             chosen = torch.from_numpy(each)
             total[chosen] += values
             count[chosen] += 1.0
+        self.due = True
         self.home = torch.where(count > 0, total / count.clamp(min=1.0), self.home)
 
     def _share(self) -> Talk[None]:
@@ -153,6 +156,13 @@ class IstMember:
 
     def whole(self) -> Talk[dict[str, torch.Tensor]]:
         """The merged model as of the last round that has ended, scaled for inference."""
+        ordered = yield from self.merged()
+        if self.whole_model is not None:
+            return ordered
+        return scaled(self.anatomy, ordered, self.cut_shares(), (yield from self._exponent(ordered)))
+
+    def merged(self) -> Talk[dict[str, torch.Tensor]]:
+        """The whole model as training goes on from it: not scaled."""
         if self.whole_model is not None:
             return (yield from self.whole_model.whole())
         size = home_range(self.elements, 0, self.seat.workers)[1]
@@ -162,8 +172,7 @@ class IstMember:
         values = {w.name: piece.view(w.sizes) for w, piece in zip(self.divided, pieces, strict=True)}
         common = self.shared or {each.name: self._view(each.name) for each in self.common}
         merged = {**values, **{name: each.clone() for name, each in common.items()}}
-        ordered = {each.name: merged[each.name] for each in self.anatomy.weights}
-        return scaled(self.anatomy, ordered, self.cut_shares(), (yield from self._exponent(ordered)))
+        return {each.name: merged[each.name] for each in self.anatomy.weights}
 
     def _view(self, name: str) -> torch.Tensor:
         assert self.local is not None
@@ -189,14 +198,14 @@ class IstMember:
     def kept(self) -> dict[str, Any]:
         """Home, slice and round, or the whole model."""
         return {
-            "home": self.home, "shared": self.shared, "round": self.round,
+            "home": self.home, "shared": self.shared, "round": self.round, "due": self.due,
             "local": self.local.kept() if self.local else None,
             "whole": self.whole_model.kept() if self.whole_model else None,
         }  # fmt: skip
 
     def take_over(self, kept: Mapping[str, Any]) -> None:
         """Go on from them."""
-        self.round, self.home = kept["round"], kept["home"].clone()
+        self.round, self.due, self.home = kept["round"], kept["due"], kept["home"].clone()
         self.local, self.whole_model = None, None
         self.shared = {name: each.clone() for name, each in kept["shared"].items()}
         if kept["whole"] is not None:

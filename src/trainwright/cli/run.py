@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 from trainwright.cli import cost
 from trainwright.cli.needs_torch import check_torch
+from trainwright.cli.run_options import (
+    count_of,
+    number_of,
+    parse_keeping,
+    parse_recipe,
+    weights_file,
+    whole_of,
+)
 
 if TYPE_CHECKING:
-    from trainwright.runtime.training import Keeping, Training
-
-_MOST = 1_000_000_000
+    from trainwright.runtime.training import Training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_recipe(parser)
     _add_keeping(parser)
     parser.add_argument("--processes", metavar="N", help="processes, for plans of the zoo")
+    parser.add_argument(
+        "--algorithm",
+        metavar="TEXT",
+        help='how the processes of "dpN" learn: "diloco every=50", "ist coverage=0.5", "local-sgd", '
+        '"power-sgd", "compressed by=top-k", "diana", "ef21", "marina", "streaming-diloco" or "ddp" (fp32)',
+    )
     parser.add_argument("--restarts", default="3", metavar="N", help="how often to start again (default: 3)")
     parser.add_argument(
         "--elastic", action="store_true", help="go on with the processes that are left, under another plan"
@@ -92,6 +104,10 @@ def _add_keeping(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Be a process of the run, if torchrun started this one; else start all of them."""
     check_torch("run")
+    if options.algorithm:
+        from trainwright.cli.run_algorithm import run_algorithm
+
+        return run_algorithm(options)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         from trainwright.runtime.process import restart_count
 
@@ -122,7 +138,7 @@ def _launch(options: argparse.Namespace) -> int:
     def left(number: int) -> int:
         return _parse(options, number).plan.devices if options.elastic else count
 
-    restarts = _count(options, "restarts")
+    restarts = count_of(options, "restarts")
     return Launch(enter=enter, arguments=(options,), restarts=restarts, left=left).run(count)
 
 
@@ -132,12 +148,11 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     from trainwright.cli.run_plan import parse_plan, parse_precision
     from trainwright.runtime.samples import Samples
     from trainwright.runtime.tokens import check_tokens, load_tokens
-    from trainwright.runtime.trainer import Recipe
     from trainwright.runtime.training import Training
 
-    seed = _count(options, "seed")
-    seq = _whole(options, "seq") if options.seq else None
-    start = _weights_file(options, "start", "--from")
+    seed = count_of(options, "seed")
+    seq = whole_of(options, "seq") if options.seq else None
+    start = weights_file(options, "start", "--from")
     learner = parse_model(options.model, seq, seed, start, parse_precision(options))
     plan = parse_plan(options, learner.graph, learner.seq, count)
     _check_cost(options, plan.devices)
@@ -149,12 +164,9 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
             tokens=tokens, vocab=learner.vocab, seq=learner.seq, batch=plan.batch * plan.microbatches,
             sequences=learner.sequences, seed=seed,
         ),
-        recipe=Recipe(
-            rate=_number(options, "rate"), warmup=_count(options, "warmup"), clip=_number(options, "clip"),
-            schedule=options.schedule, steps=_count(options, "steps"),
-        ),
-        keeping=_parse_keeping(options), evaluate_every=_count(options, "evaluate_every"),
-        timeout_s=_number(options, "timeout"),
+        recipe=parse_recipe(options),
+        keeping=parse_keeping(options), evaluate_every=count_of(options, "evaluate_every"),
+        timeout_s=number_of(options, "timeout"),
     )  # fmt: skip
 
 
@@ -177,66 +189,3 @@ def _check_cost(options: argparse.Namespace, processes: int) -> None:
         raise BadInput("--cost", options.cost, rule, "write profiled:FILE or projected:FILE")
     if file:
         profiled_source(processes, Path(file), options.cost)
-
-
-def _parse_keeping(options: argparse.Namespace) -> "Keeping":
-    from trainwright.errors import BadInput
-    from trainwright.runtime.training import Keeping
-
-    if options.resume and not options.checkpoint:
-        raise BadInput("--resume", "", "has no directory to go on from", "state --checkpoint")
-    return Keeping(
-        checkpoints=_path(options, "checkpoint"),
-        every=_count(options, "every"),
-        most=_whole(options, "keep"),
-        resume=options.resume,
-        metrics=_path(options, "metrics"),
-        tensorboard=_path(options, "tensorboard"),
-        record=_path(options, "record"),
-        cost=options.cost,
-        export=_weights_file(options, "export", "--export"),
-    )
-
-
-def _path(options: argparse.Namespace, name: str) -> Path | None:
-    text = getattr(options, name)
-    return Path(text) if text else None
-
-
-def _weights_file(options: argparse.Namespace, name: str, flag: str) -> Path | None:
-    from trainwright.runtime.state_file import check_suffix
-
-    path = _path(options, name)
-    if path:
-        check_suffix(path, flag)
-    return path
-
-
-def _whole(options: argparse.Namespace, name: str) -> int:
-    from trainwright.units import parse_whole
-
-    return parse_whole(getattr(options, name), _flag(name), most=_MOST)
-
-
-def _count(options: argparse.Namespace, name: str) -> int:
-    """A whole number that may be 0."""
-    return 0 if getattr(options, name) == "0" else _whole(options, name)
-
-
-def _number(options: argparse.Namespace, name: str) -> float:
-    from math import isfinite
-
-    from trainwright.errors import BadInput
-
-    text = getattr(options, name)
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not isfinite(found) or found < 0:
-        raise BadInput(_flag(name), text, "is no number of 0 or more", "write it like 3e-4")
-    return found
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

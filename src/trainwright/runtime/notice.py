@@ -29,11 +29,11 @@ class Notice:
 
     def agreed(self, device: torch.device) -> bool:
         """Whether any process has notice, or is an orphan."""
-        flag = torch.tensor(int(self.given or self._orphaned()), device=device)
+        flag = torch.tensor(int(self.given or self.orphaned()), device=device)
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag)
 
-    def _orphaned(self) -> bool:
+    def orphaned(self) -> bool:
         """Whether the launcher is gone: torchrun is the parent, ours started the parent."""
         launcher = parent_process()
         return os.getppid() != self.parent or (launcher is not None and not launcher.is_alive())

@@ -67,7 +67,7 @@ def run_process(build: Callable[[int], Training], *, restarted: bool) -> int:
         _say_once(seat, f"trainwright: {one_line(str(error))}; split further, recompute, or lower mb")
         return BAD_INPUT
     except Exception as error:
-        if not _is_lost_peer(error):
+        if not is_lost_peer(error):
             _say_once(seat, traceback.format_exc())
             return BROKEN
         time.sleep(_LOST_S)
@@ -117,7 +117,7 @@ def restart_count() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def _is_lost_peer(error: Exception) -> bool:
+def is_lost_peer(error: Exception) -> bool:
     """Whether communication or a device has failed, which is seldom the fault of the one that sees it."""
     if isinstance(error, dist.DistError):
         return True

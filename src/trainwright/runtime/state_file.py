@@ -49,6 +49,13 @@ def save_state(path: Path, trainer: Trainer, stored: Callable[[State], State] = 
         raise BadInput("--export", str(path), f"cannot be written ({problem[0]})", "name another file")
 
 
+def save_values(path: Path, state: State) -> None:
+    """Write weights that this process has."""
+    problem = _attempt(path, state)
+    if problem is not None:
+        raise BadInput("--export", str(path), f"cannot be written ({problem})", "name another file")
+
+
 def _all_keys(trainer: Trainer) -> Sequence[str]:
     listed: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(listed, list(trainer.pieces))

@@ -1,0 +1,130 @@
+"""The steps that one group of workers takes together, until the run ends or one of them is gone."""
+
+import time
+from dataclasses import dataclass, field
+from math import isfinite
+
+import torch
+import torch.distributed as dist
+
+from trainwright.algorithm.meeting import meets
+from trainwright.algorithm.network import Batch
+from trainwright.algorithm.protocol import Member, Seat
+from trainwright.algorithm.talk import converse
+from trainwright.errors import TrainwrightError
+from trainwright.runtime.apart.job import Job
+from trainwright.runtime.apart.keep import Keep, load_own, load_weights
+from trainwright.runtime.apart.regroup import Memory, common_step, regroup
+from trainwright.runtime.metrics import Metrics
+from trainwright.runtime.notice import Notice
+from trainwright.runtime.progress import Progress
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One worker of a group; the first one shows and writes what all of them have found."""
+
+    job: Job
+    notice: Notice
+    memory: Memory
+    restarted: bool
+    metrics: Metrics
+    progress: Progress
+    losses: list[float] = field(default_factory=list)  # since the last meeting
+    saved: int = -1
+    met_s: float = 0.0
+
+    def run(self) -> tuple[bool, dict[str, torch.Tensor]]:
+        """Whether the run came to its end, and the model then."""
+        step = common_step(self.memory)
+        member, seat = self._fresh() if step < 0 else self._left(step)
+        self.saved = seat.first
+        if seat.rank == 0:
+            self.metrics.open(seat.first)
+            self.progress.open(seat.first)
+        try:
+            finished = self._steps(member, seat)
+            return finished, converse(member.whole()) if finished else {}
+        finally:
+            self.progress.close()
+            self.metrics.close()
+
+    def _seat(self, first: int) -> Seat:
+        return self.job.seat(dist.get_rank(), dist.get_world_size(), first)
+
+    def _left(self, step: int) -> tuple[Member, Seat]:
+        seat = self._seat(step)
+        if seat.rank == 0:
+            print(f"{seat.workers} workers go on after step {step}", flush=True)
+        return regroup(self.job, self.memory, seat), seat
+
+    def _fresh(self) -> tuple[Member, Seat]:
+        """From the last checkpoint, if there is one, else from first weights."""
+        job, shelf = self.job, self.job.keeping.checkpoints
+        kept = Keep(shelf=shelf, job=job).latest(restarted=self.restarted) if shelf else None
+        seat = self._seat(kept.step if kept else 0)
+        start = load_weights(kept) if kept else job.network.initial(job.seed)
+        member = job.algorithm.begin(job.network, job.learning, seat, start)
+        own = load_own(kept, job, seat.rank, seat.workers) if kept else None
+        if own is not None:
+            member.take_over(own)
+        if kept and seat.rank == 0:
+            print(f"goes on after step {kept.step}", flush=True)
+        return member, seat
+
+    def _steps(self, member: Member, seat: Seat) -> bool:
+        self.met_s = time.perf_counter()
+        for number in range(seat.first, self.job.recipe.steps):
+            part = self.job.part(number, seat.rank, seat.workers)
+            self.losses.append(converse(member.step(number, part)))
+            if meets(self.job.algorithm, seat, number) and not self._meet(member, seat, number + 1):
+                return number + 1 == self.job.recipe.steps
+        return True
+
+    def _meet(self, member: Member, seat: Seat, step: int) -> bool:
+        """Tell the losses of the round, keep what is due; whether to go on."""
+        told = torch.tensor([*self.losses, float(self.notice.given or self.notice.orphaned())])
+        dist.all_reduce(told)
+        *sums, ended = told.tolist()
+        self._write([each / seat.workers for each in sums], step, seat)
+        self.memory.push(step, seat, member)
+        every, last = self.job.keeping.every, step == self.job.recipe.steps
+        due = every and step // every > self.saved // every
+        if self.job.keeping.checkpoints and (last or ended or due):
+            path = Keep(shelf=self.job.keeping.checkpoints, job=self.job).save(step, member)
+            self.saved = step
+            if seat.rank == 0:
+                self.progress.say(f"checkpoint: {path}")
+        wanted = self.job.evaluate_every
+        if wanted and step // wanted > (step - len(sums)) // wanted:
+            self._evaluate(member, step)
+        return not ended
+
+    def _write(self, losses: list[float], step: int, seat: Seat) -> None:
+        seconds = (time.perf_counter() - self.met_s) / len(losses)
+        rate = self.job.samples.batch * self.job.samples.seq / seconds
+        for place, loss in enumerate(losses):
+            number = step - len(losses) + place + 1
+            if not isfinite(loss):
+                raise TrainwrightError(f"step {number}: loss {loss}; lower --rate, or add --warmup or --clip")
+            if seat.rank == 0:
+                share = self.job.recipe.rate * self.job.recipe.share(number - 1)
+                numbers = {"loss": loss, "rate": share, "tokens_per_s": rate, "seconds": seconds}
+                self.metrics.write(number, {**numbers, "workers": seat.workers})
+        if seat.rank == 0:
+            self.progress.show(step, losses[-1], rate)
+        self.losses, self.met_s = [], time.perf_counter()
+
+    def _evaluate(self, member: Member, step: int) -> None:
+        values, total, count = converse(member.whole()), 0.0, 0
+        for number in range(self.job.evaluation_batches if dist.get_rank() == 0 else 0):
+            rows = self.job.samples.evaluation(number)
+            if rows is None:
+                break
+            with torch.no_grad():
+                given = torch.from_numpy(rows)
+                total += float(self.job.network.loss(values, Batch(given, given))) * len(rows)
+            count += len(rows)
+        if count:
+            self.metrics.write(step, {"evaluation_loss": total / count})
+            self.progress.say(f"step {step}  evaluation loss {total / count:.4f}")

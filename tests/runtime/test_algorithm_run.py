@@ -1,0 +1,76 @@
+"""`trainwright run --algorithm`, as users start it and as machines end it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.runtime import launching as launched
+from trainwright.runtime.shelf import kept_checkpoints
+
+STEPS = 48
+ALGORITHMS = {"ist": "ist every=4 coverage=0.5", "diloco": "diloco every=4"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def arguments(directory: Path, name: str, algorithm: str, workers: int = 3, steps: int = STEPS) -> list[str]:
+    """A run of a small model with a checkpoint every eighth step."""
+    return [
+        launched.build_model(directory), f"dp{workers}", "--algorithm", algorithm, "--steps", str(steps),
+        "--batch", "12", "--rate", "1e-2", "--every", "8", "--checkpoint", str(directory / name),
+        "--metrics", str(directory / f"{name}.jsonl"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_worker_that_is_killed_is_survived_by_the_others(name: str, tmp_path: Path) -> None:
+    metrics = tmp_path / f"{name}.jsonl"
+    process = launched.start(*arguments(tmp_path, name, ALGORITHMS[name]))
+    launched.wait_for_step(process, metrics, 12)
+    victim = launched.ranks_of(process)[1]
+    launched.kill(victim)
+    result = launched.finish(process)
+    assert result.returncode == 0, result.stderr
+    assert "(SIGKILL); going on with 2 of 3 workers" in result.stderr
+    assert "2 workers go on after step" in result.stdout
+    losses = launched.losses(metrics)
+    assert [step for step, _ in losses] == list(range(1, STEPS + 1))  # none twice, none left out
+    assert losses[-1][1] < 0.65 * losses[0][1]
+    (last,) = [each for each in kept_checkpoints(tmp_path / name) if each.step == STEPS]
+    assert last.note["workers"] == 2
+
+
+def test_other_algorithms_start_again_from_the_last_checkpoint(tmp_path: Path) -> None:
+    calm = launched.run(*arguments(tmp_path, "calm", "ef21", workers=2, steps=24))
+    assert calm.returncode == 0, calm.stderr
+    process = launched.start(*arguments(tmp_path, "killed", "ef21", workers=2, steps=24))
+    launched.wait_for_step(process, tmp_path / "killed.jsonl", 10)
+    launched.kill(launched.ranks_of(process)[0])
+    result = launched.finish(process)
+    assert result.returncode == 0, result.stderr
+    assert "starting all 2 again" in result.stderr
+    assert "goes on after step 8" in result.stdout or "goes on after step 16" in result.stdout
+    assert launched.losses(tmp_path / "killed.jsonl") == launched.losses(tmp_path / "calm.jsonl")
+
+
+def test_notice_ends_a_run_after_its_round_and_resuming_leaves_no_trace(tmp_path: Path) -> None:
+    text = ALGORITHMS["ist"]
+    calm = launched.run(*arguments(tmp_path, "calm", text, workers=2))
+    assert calm.returncode == 0, calm.stderr
+    process = launched.start(*arguments(tmp_path, "noticed", text, workers=2))
+    launched.wait_for_step(process, tmp_path / "noticed.jsonl", 8)
+    os.kill(process.pid, signal.SIGTERM)
+    result = launched.finish(process)
+    assert result.returncode == 128 + signal.SIGTERM, result.stderr
+    assert "--resume continues" in result.stdout
+    reached = kept_checkpoints(tmp_path / "noticed")[-1].step
+    assert reached % 4 == 0
+    assert reached < STEPS
+    again = launched.run(*arguments(tmp_path, "noticed", text, workers=2), "--resume")
+    assert again.returncode == 0, again.stderr
+    assert launched.losses(tmp_path / "noticed.jsonl") == launched.losses(tmp_path / "calm.jsonl")
