@@ -8,12 +8,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainwright.report.comparison import Comparison, Pair
+    from trainwright.report.saved_trace import SavedTrace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("predicted", metavar="PREDICTED", help="a trace that `simulate --trace` has written")
-    parser.add_argument("measured", metavar="MEASURED", help="a trace that `run --record` has written")
+    parser.add_argument(
+        "measured", metavar="MEASURED", nargs="+",
+        help="a trace that `run --record` has written, or traces of PyTorch's profiler, one for each rank",
+    )  # fmt: skip
+    parser.add_argument("--step", metavar="N", help="of a profiler's trace: which step (default: the last)")
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
@@ -23,7 +28,9 @@ def run(options: argparse.Namespace) -> int:
     """Read both, compare, write and show."""
     from trainwright.report.files import render_json, save_text
 
-    compared = _compared(Path(options.predicted), Path(options.measured))
+    compared = _compared(
+        Path(options.predicted), [Path(each) for each in options.measured], _parse_step(options.step)
+    )
     text = render_json(_tree(compared))
     if options.json and options.json != "-":
         save_text(Path(options.json), text)
@@ -42,17 +49,43 @@ class _Compared(NamedTuple):
 
 def tree_of(predicted: Path, measured: Path) -> dict[str, object]:
     """Two saved traces compared, as plain values."""
-    return _tree(_compared(predicted, measured))
+    return _tree(_compared(predicted, [measured], None))
 
 
-def _compared(predicted_path: Path, measured_path: Path) -> _Compared:
-    from trainwright.report.comparison import check_same, compare
+def _compared(predicted_path: Path, measured_paths: "Sequence[Path]", step: int | None) -> _Compared:
+    from trainwright.report.comparison import compare
     from trainwright.report.saved_trace import load_trace
 
-    predicted, measured = load_trace(predicted_path), load_trace(measured_path)
-    check_same(predicted, measured)
+    predicted = load_trace(predicted_path)
+    measured = _measured(measured_paths, step, predicted)
     comparison = compare(predicted.timeline, measured.timeline)
     return _Compared(measured.about, predicted.about.get("cost", ""), comparison)
+
+
+def _measured(paths: "Sequence[Path]", step: int | None, predicted: "SavedTrace") -> "SavedTrace":
+    """What was measured: our own record of the same plan, or what the profiler saw of some ranks."""
+    from trainwright.errors import BadInput
+    from trainwright.report.comparison import check_same
+    from trainwright.report.kineto import is_kineto, load_json, load_kineto, measured_timeline
+    from trainwright.report.saved_trace import SavedTrace, load_trace
+
+    if is_kineto(load_json(paths[0])):
+        timeline = measured_timeline([load_kineto(path) for path in paths], step)
+        about = {**predicted.about, "kind": "measured", "profiler": "kineto"}
+        return SavedTrace(timeline=timeline, about=about)
+    if len(paths) > 1:
+        raise BadInput("MEASURED", len(paths), "traces of our own hold all processes in one", "name one")
+    measured = load_trace(paths[0])
+    check_same(predicted, measured)
+    return measured
+
+
+def _parse_step(text: str | None) -> int | None:
+    from trainwright.units import parse_whole
+
+    if text is None or text == "0":
+        return None if text is None else 0
+    return parse_whole(text, "--step")
 
 
 def _tree(compared: _Compared) -> dict[str, object]:

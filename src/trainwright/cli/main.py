@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "train a model under a plan on torch.distributed processes, here or under torchrun",
     "compare": "a predicted and a measured step side by side, and what makes the difference",
     "sweep": "a design space: the best strategy of each cluster, model and knob along its axes, as a dataset",
+    "calibrate": "a device's efficiencies refined by a trace of PyTorch's profiler",
     "advise": "how good a configuration of Megatron-LM, torchtitan or DeepSpeed is, and what to change in it",
     "export": "a plan for the tool that runs it: megatron, torchtitan, deepspeed, slurm, chakra, and others",
     "study": "published comparisons, run anew by simulation",

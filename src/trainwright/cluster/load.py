@@ -32,7 +32,9 @@ from trainwright.cluster.entry import (
 from trainwright.cluster.types import EVEN, HYBRIDS, SPILL, Cluster, Device, HybridModel, Network, Placed
 from trainwright.errors import BadInput, UnknownName
 
-CLUSTER_KEYS = ("name", "count", "device", "network", "pue", "at_once", "spill", "hybrid", "profile")
+CLUSTER_KEYS = (
+    "name", "count", "device", "network", "pue", "at_once", "spill", "hybrid", "profile", "efficiency",
+)  # fmt: skip
 _CATALOG = Path(__file__).parent.parent / "catalog"
 _EXAMPLE = 'write it like "h100:512" or "h100:512@aws-p5", or name a TOML file'
 _VENDORS = {"nvidia", "amd", "instinct", "intel", "habana", "google", "cloud", "aws", "amazon", "tesla"}

@@ -1,8 +1,10 @@
 """Where operator times come from, chosen by name: roofline, calibrated, profiled or projected."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
@@ -17,6 +19,11 @@ from trainwright.errors import BadInput, UnknownName
 
 SOURCES = ("roofline", "calibrated", "profiled", "projected")
 MEASURED = ("profiled", "projected")
+# What a cluster file may state of a device's efficiency: shares of its datasheet.
+SHARES = (
+    "gemm", "gemm_fp8", "gemm_fp4", "memory", "attention_forward", "attention_backward", "inner_link",
+    "outer_link", "host_link",
+)  # fmt: skip
 # Nothing is lost on the way to the datasheet's rates.
 ROOFLINE = Efficiency(
     gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
@@ -70,7 +77,8 @@ def build_source(
     if text is None:
         name = "profiled" if own is not None else "calibrated"
     if name == "calibrated":
-        return fitted_source(constants, cluster, stack)
+        fitted = fitted_source(constants, cluster, stack)
+        return with_own(fitted, own_efficiency(Path(where))) if where.endswith(".toml") else fitted
     if name == "roofline":
         return Source(
             efficiency=ROOFLINE, stack=stack or constants.stack("generic"), interval=_ELSEWHERE,
@@ -86,6 +94,29 @@ def build_source(
         )
     software = stack or _software(own is not None, profile, constants)
     return _measured(name, profile, measured, cluster, _Asked(constants=constants, stack=software))
+
+
+def with_own(source: Source, own: Mapping[str, float]) -> Source:
+    """The source with a cluster file's own efficiencies."""
+    if not own:
+        return source
+    listed = ", ".join(f"{name} {value:.3g}" for name, value in own.items())
+    notes = (*source.notes, f"Of the cluster file: {listed}.")
+    return replace(source, efficiency=replace(source.efficiency, **own), notes=notes)  # type: ignore[arg-type]
+
+
+def own_efficiency(path: Path) -> dict[str, float]:
+    """What [efficiency] of a cluster file says, such as `gemm = 0.7`: shares of the datasheet."""
+    table = _read(path).get("efficiency", {})
+    thing = f"cluster file {path} efficiency"
+    if not isinstance(table, dict):
+        raise BadInput(thing, str(table), "is no table", "write gemm = 0.7 under [efficiency]")
+    for name, value in table.items():
+        if name not in SHARES:
+            raise UnknownName(thing, name, SHARES)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= 1.0:
+            raise BadInput(f"{thing} {name}", value, "is no share of a datasheet's rate", "write it like 0.7")
+    return {name: float(value) for name, value in table.items()}
 
 
 def _software(here: bool, profile: Profile, constants: Constants) -> Stack:
@@ -149,14 +180,17 @@ def _told(
 
 
 def _profile_of(path: Path) -> Profile | None:
+    found = _read(path).get("profile")
+    return None if found is None else build_profile(found, f"profile {path}")
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise BadInput("profile", str(path), "does not exist", "check the path") from None
     except (OSError, ValueError) as error:
         raise BadInput("profile", str(path), f"cannot be read ({error})", "check the file") from None
-    found = table.get("profile")
-    return None if found is None else build_profile(found, f"profile {path}")
 
 
 __all__ = ["MEASURED", "SOURCES", "Source", "build_source", "load_profile", "parse_cost"]

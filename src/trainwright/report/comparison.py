@@ -67,13 +67,18 @@ def check_same(predicted: SavedTrace, measured: SavedTrace) -> None:
 
 
 def compare(predicted: Timeline, measured: Timeline) -> Comparison:
-    """What was predicted beside what was measured, by cause, by lane and by task."""
-    sides = (predicted, measured)
+    """What was predicted beside what was measured, by cause, by lane and by task.
+
+    Where only some of the devices were measured, the prediction is that of these.
+    """
+    sides, both = (predicted, measured), sorted({*_devices(predicted)} & {*_devices(measured)})
+    if not both:
+        raise BadInput("traces", "devices", "none was predicted and measured", "compare steps of one plan")
     return Comparison(
         step=Pair(name="step", predicted_s=predicted.step_s, measured_s=measured.step_s),
-        causes=_paired(*(_causes(each) for each in sides)),
-        lanes={device: tuple(_lanes(predicted, measured, device)) for device in sorted(_devices(predicted))},
-        tasks=_paired(*(_tasks(each) for each in sides))[:_MOST],
+        causes=_paired(*(_causes(each, both) for each in sides)),
+        lanes={device: tuple(_lanes(predicted, measured, device)) for device in both},
+        tasks=_paired(*(_tasks(each, both) for each in sides))[:_MOST],
     )
 
 
@@ -82,14 +87,14 @@ def _devices(timeline: Timeline) -> dict[int, int]:
     return {device: place for place, devices in enumerate(timeline.table.places) for device in devices}
 
 
-def _shares(timeline: Timeline) -> Floats:
-    """The share of all devices that each place has."""
-    counts = np.array([len(each) for each in timeline.table.places], float)
+def _shares(timeline: Timeline, devices: Sequence[int]) -> Floats:
+    """The share of some devices that each place has."""
+    counts = np.array([len({*each} & {*devices}) for each in timeline.table.places], float)
     return np.asarray(counts / counts.sum())
 
 
-def _causes(timeline: Timeline) -> dict[str, float]:
-    shares = _shares(timeline)
+def _causes(timeline: Timeline, devices: Sequence[int]) -> dict[str, float]:
+    shares = _shares(timeline, devices)
     # What is left of a step may be a rounding error; times are told to the nanosecond.
     found = {cause: round(float(each @ shares), 9) for cause, each in breakdown(timeline).time_s.items()}
     return {cause: seconds for cause, seconds in found.items() if seconds or cause == BUBBLE}
@@ -117,11 +122,11 @@ def _kind(cause: str) -> int:
     return COMMUNICATION if cause in COMMUNICATION_CAUSES else COMPUTE
 
 
-def _tasks(timeline: Timeline) -> dict[str, float]:
+def _tasks(timeline: Timeline, devices: Sequence[int]) -> dict[str, float]:
     """By name without the number of a layer, seconds on the mean device."""
     table = timeline.table
     place = table.unit_place[table.lane_unit[table.lane]]
-    seconds = (timeline.end_s - timeline.start_s) * _shares(timeline)[place]
+    seconds = (timeline.end_s - timeline.start_s) * _shares(timeline, devices)[place]
     sums = np.bincount(table.label, seconds, minlength=len(table.labels))
     found: dict[str, float] = {}
     for label, total in zip(table.labels, sums.tolist(), strict=True):
