@@ -25,7 +25,7 @@ LAYERS = (
     ("validate", "runtime"),
     ("study", "sweep"),
     ("cli",),
-    ("web",),
+    ("web", "library"),
 )
 ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}

@@ -106,12 +106,14 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
         tables.show(console, "No single change makes it faster.", "")
     else:
         tables.show(console, tables.table("Each change alone", headers, rows(advice.alone), left=2))
-        tables.show(console, tables.table("One after another", headers, rows(advice.steps), left=2))
+    if advice.steps:
+        title = "One after another, to the best that the software can run"
+        tables.show(console, tables.table(title, headers, rows(advice.steps), left=2))
     if advice.best is not None:
         gain = advice.today.step_s / advice.best.step_s - 1.0
         better = f"{gain:+.1%}" if advice.today.fits else "fits"
         last = ["best of all", str(advice.best.strategy), better, *figures(advice.best)]
-        tables.show(console, tables.table("The best that the software can run", headers, [last], left=2))
+        tables.show(console, tables.table("All of them", headers, [last], left=2))
 
 
 def _words(change: "Change") -> str:

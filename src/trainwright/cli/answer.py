@@ -130,11 +130,12 @@ def json_of(answer: Answer) -> Mapping[str, object]:
 
 def csv_of(answer: Answer) -> str:
     """The strategies, one row each: rank, knobs, predictions, parts of time and memory."""
-    rows = [_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
+    rows = [summary_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
     return render_csv(list(rows[0]), rows)
 
 
-def _row(rank: int, summary: Summary) -> dict[str, object]:
+def summary_row(rank: int, summary: Summary) -> dict[str, object]:
+    """One strategy as a row: rank, knobs, predictions, parts of time and memory."""
     knobs = {name: getattr(summary.strategy, name) for name in Strategy.__dataclass_fields__}
     numbers = (
         "global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s",

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     handed = parse_handed(options)
     if options.to == "chakra":
         return _save_chakra(options, handed)
-    text = _text(options, handed)
+    text = text_of(options, handed)
     if options.out == "-":
         print(text, end="")
     else:
@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _text(options: argparse.Namespace, handed: "Handed") -> str:
+def text_of(options: argparse.Namespace, handed: "Handed") -> str:
+    """The plan in the words of a target that reads text."""
     from trainwright.export.targets import export_text
 
     if handed.handover is not None:

@@ -1,7 +1,7 @@
 """What to change about a strategy that is in use: one idea at a time, by what each gains."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
+from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
 from trainwright.search.find import Question, find_plans
 from trainwright.search.space import Space, legal_strategies
@@ -31,7 +32,6 @@ IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )  # fmt: skip
 _LEAST = 0.002  # of the step: what is gained must be worth the change
-_MOST_STEPS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is in use, what each idea alone would gain, a way of such changes, and the best there is.
+    """What is in use, what each idea alone would gain, the best there is, and a way there.
 
-    `alone` and `steps` are in order of gain; `steps` follow one another, each from where the last has led.
-    `best` is what a search over all knobs finds, at the same batch and in the same precision.
+    `alone` is in order of gain. `best` is what a search over all knobs finds, at the same batch and in the
+    same precision; `steps` lead to it, one idea after another, at each the one that gains most and fits.
     """
 
     today: Rated
@@ -76,7 +76,9 @@ def advise(job: Job, strategy: Strategy) -> Advice:
     """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
     today = rate(job, stack_strategies([strategy]))[0]
     alone = tuple(sorted(_changes(job, today), key=_worth))
-    return Advice(today=today, alone=alone, steps=tuple(_climb(job, today)), best=_best(job, strategy))
+    best = _best(job, strategy)
+    steps = tuple(_towards(job, today, best)) if best is not None else ()
+    return Advice(today=today, alone=alone, steps=steps, best=best)
 
 
 def rate(job: Job, strategies: Strategies) -> list[Rated]:
@@ -95,15 +97,33 @@ def _worth(change: Change) -> tuple[bool, float]:
     return not change.after.fits, -change.gain
 
 
-def _climb(job: Job, today: Rated) -> Iterator[Change]:
-    """The most gainful change, then the most gainful one after it, until none is worth it."""
-    at = today
-    for _ in range(_MOST_STEPS):
-        change = min(_changes(job, at), key=_worth, default=None)
+def _towards(job: Job, today: Rated, best: Rated) -> Iterator[Change]:
+    """From what is in use to the best: of the ideas in which they differ, the most gainful one next."""
+    at, left = today, dict(IDEAS)
+    while left:
+        tried = [Change(idea=idea, before=at, after=after) for idea, after in _taken(job, at, best, left)]
+        change = min(tried, key=_worth, default=None)
         if change is None:
             return
         yield change
         at = change.after
+        del left[change.idea]
+
+
+def _taken(
+    job: Job, at: Rated, best: Rated, left: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, Rated]]:
+    """Each idea carried out as the best has it, where that changes anything and makes sense."""
+    for idea, knobs in left.items():
+        try:
+            taken = replace(at.strategy, **{knob: getattr(best.strategy, knob) for knob in knobs})
+            if taken.shard and taken.dp * taken.cp % taken.shard:
+                taken = replace(taken, shard=0)
+            count_microbatches(taken, int(job.global_batch))
+        except TrainwrightError:
+            continue
+        if taken != at.strategy and taken.devices == at.strategy.devices:
+            yield idea, rate(job, stack_strategies([taken]))[0]
 
 
 def _changes(job: Job, at: Rated) -> Iterator[Change]:
