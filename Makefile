@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough check calibrate bench bench-run measure agreement zoo clean
+.PHONY: plan test thorough test-torchtitan check calibrate bench bench-run measure agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -22,6 +22,10 @@ test: .venv/.installed-dev  ## every test
 
 thorough: .venv/.installed-dev  ## the comparisons of runs with one device again, with more plans: about half an hour
 	THOROUGH=1 $(BIN)/python -m pytest tests/runtime/test_equality.py tests/runtime/test_random_plans.py
+
+test-torchtitan: .venv/.installed-dev  ## torchtitan's own configuration classes on what is exported for it: a minute to install
+	$(BIN)/python -m pip install --quiet '.[torchtitan]'
+	$(BIN)/python -m pytest tests/tools/test_torchtitan.py
 
 check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff check .
@@ -69,5 +73,5 @@ TORCH ?= torch==2.13.0
 
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
-	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,run,tools]'
 	touch .venv/.installed $@

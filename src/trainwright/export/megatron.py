@@ -68,7 +68,7 @@ def render(handover: Handover, notes: list[str]) -> str:
             render_array("MODEL_ARGS", model),
             "\n",
             render_array("PLAN_ARGS", plan_flags(handover)),
-            "\n# Random tokens, until --data-path and a tokenizer are stated here.\n",
+            "\n# Random tokens for a hundred steps, until data and a recipe are stated here.\n",
             render_array("DATA_ARGS", _data()),
             "\n",
             render_command(torchrun_words(handover.nodes, handover.processes_per_node, program)),
@@ -86,7 +86,10 @@ def _length(handover: Handover) -> tuple[Flag, ...]:
 
 
 def _data() -> tuple[Flag, ...]:
-    return (flag("--mock-data"), flag("--tokenizer-type", "NullTokenizer"), flag("--train-iters", 100))
+    return (
+        flag("--mock-data"), flag("--tokenizer-type", "NullTokenizer"), flag("--train-iters", 100),
+        flag("--lr", "3e-4"),
+    )  # fmt: skip
 
 
 def plan_flags(handover: Handover) -> tuple[Flag, ...]:

@@ -30,7 +30,7 @@ def replicas_of(devices: int | None, inside: int, source: str) -> int:
             source,
             "no device count",
             "how many devices it is for is not in it",
-            "state --devices or a cluster",
+            "name a cluster",
         )
     if devices % inside:
         raise BadInput(

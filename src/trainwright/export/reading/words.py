@@ -27,14 +27,14 @@ class Flags:
             if default is None:
                 raise BadInput(f"{self.source}: --{name}", "", "is missing", f"add --{name}")
             return default
-        text = " ".join(self.values[name])
+        text = self.word(name, "")
         if not re.fullmatch(r"\d{1,15}", text):
             raise BadInput(f"{self.source}: --{name}", text, "must be a whole number", "correct it")
         return int(text)
 
     def word(self, name: str, default: str) -> str:
-        """A flag's word."""
-        return " ".join(self.values[name]) if name in self.values else default
+        """A flag's first word; more may be the program's that follows."""
+        return (*self.values[name], "")[0] if name in self.values else default
 
 
 def parse_flags(text: str, source: str) -> Flags:

@@ -1,0 +1,73 @@
+"""Megatron-Core's own configurations take the values that are exported for it."""
+
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trainwright.export.handover import Handover
+from trainwright.export.megatron import plan_flags
+from trainwright.export.megatron_bridge import ddp_values, model_values
+from trainwright.export.targets import export_text
+from trainwright.plan.strategy import parse_strategy
+
+pytest.importorskip("megatron.core")
+transformer_config = pytest.importorskip("megatron.core.transformer.transformer_config")
+
+STRATEGIES = (
+    "dp8 mb1 zero0 bf16", "dp8 tp4 sp pp4 vpp2 interleaved mb1 zero1 selective bf16",
+    "dp4 cp2 allgather mb2 zero1 hsdp4 full bf16", "dp8 pp2 mb1 zero1 full4 bf16", "dp16 mb1 zero3 fp8",
+    "dp8 tp2 sp ep4 mb1 zero1 offload-optimizer bf16",
+)  # fmt: skip
+# Arguments of the training script and of the optimizer, which are no fields of the two configurations.
+OF_THE_SCRIPT = {
+    "micro_batch_size", "global_batch_size", "bf16", "fp16", "fp8_format", "use_mcore_models",
+    "transformer_impl", "ckpt_format", "no_gradient_accumulation_fusion", "optimizer_cpu_offload",
+    "optimizer_offload_fraction", "use_precision_aware_optimizer", "no_overlap_p2p_communication",
+    "num_virtual_stages_per_pipeline_rank", "fp4_format",
+}  # fmt: skip
+
+
+def handover(text: str) -> Handover:
+    plan = parse_strategy(text)
+    return Handover(strategy=plan, global_batch=plan.dp * plan.micro_batch * 8, seq=4096)
+
+
+@pytest.mark.parametrize("text", STRATEGIES)
+def test_its_configurations_are_built_from_the_values(text: str) -> None:
+    from megatron.core.distributed.distributed_data_parallel_config import DistributedDataParallelConfig
+
+    given = handover(text)
+    values = model_values(given)
+    values.pop("seq_length")  # of the recipe's provider
+    experts = {"num_moe_experts": 8} if given.strategy.ep > 1 else {}
+    config = transformer_config.TransformerConfig(
+        num_layers=32, hidden_size=512, num_attention_heads=8, bf16=True, **experts, **values,
+        pipeline_dtype=__import__("torch").bfloat16 if given.strategy.pp > 1 else None,
+    )  # fmt: skip
+    assert config.tensor_model_parallel_size == given.strategy.tp
+    DistributedDataParallelConfig(**ddp_values(given.strategy))
+
+
+@pytest.mark.parametrize("text", STRATEGIES)
+def test_every_flag_is_a_field_of_theirs_or_the_scripts(text: str) -> None:
+    from megatron.core.distributed.distributed_data_parallel_config import DistributedDataParallelConfig
+
+    known = {field.name for field in fields(transformer_config.TransformerConfig)}
+    known |= {field.name for field in fields(DistributedDataParallelConfig)} | OF_THE_SCRIPT
+    names = {flag[0].removeprefix("--").replace("-", "_") for flag in plan_flags(handover(text))}
+    assert names <= known
+
+
+def test_the_recipe_sets_every_value(tmp_path: Path) -> None:
+    given = handover(STRATEGIES[1])
+    space: dict[str, object] = {}
+    exec(export_text(given, "megatron-bridge"), space)
+    recipe = SimpleNamespace(
+        model=SimpleNamespace(), ddp=SimpleNamespace(), train=SimpleNamespace(), optimizer=SimpleNamespace()
+    )
+    found = space["apply_plan"](recipe)  # type: ignore[operator]
+    assert vars(found.model) == model_values(given)
+    assert vars(found.ddp) == ddp_values(given.strategy)
+    assert found.train.global_batch_size == given.global_batch

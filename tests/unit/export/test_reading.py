@@ -1,0 +1,99 @@
+"""Configurations as people write them, read as plans."""
+
+import json
+
+import pytest
+
+from trainwright.errors import BadInput
+from trainwright.export.reading.read import read_text
+
+MEGATRON = """
+torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py \\
+    --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 \\
+    --max-position-embeddings 4096 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 \\
+    --num-layers-per-virtual-pipeline-stage 4 --sequence-parallel --use-distributed-optimizer \\
+    --micro-batch-size 2 --global-batch-size 256 --fp16 --recompute-activations --lr 3e-4
+"""
+TITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+[activation_checkpoint]
+mode = "full"
+"""
+TITAN_PYTHON = """
+def mine() -> Trainer.Config:
+    return Trainer.Config(
+        training=TrainingConfig(local_batch_size=4, seq_len=4096),
+        parallelism=ParallelismConfig(tensor_parallel_degree=2, data_parallel_shard_degree=8),
+        activation_checkpoint=FullAC.Config(),
+    )
+"""
+DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2},
+    "fp16": {"enabled": True}, "curriculum_learning": {"enabled": True},
+}  # fmt: skip
+
+
+def test_a_line_of_megatron() -> None:
+    found = read_text(MEGATRON, "line")
+    assert str(found.strategy) == "dp4 tp4 sp pp2 vpp4 mb2 zero1 interleaved selective fp16 no-overlap"
+    assert (found.global_batch, found.seq) == (256, 4096)
+    assert found.architecture is not None
+    assert (found.architecture.layers, found.architecture.ffn, found.architecture.positions) == (
+        32,
+        16384,
+        4096,
+    )
+
+
+def test_a_table_of_torchtitan() -> None:
+    found = read_text(TITAN, "file", devices=16)
+    assert str(found.strategy) == "dp8 tp2 sp mb2 zero3 full bf16"
+    assert (found.global_batch, found.seq, found.model) == (16, 8192, "llama3-8b")
+
+
+def test_a_function_of_torchtitan_is_read_without_running_it() -> None:
+    found = read_text(TITAN_PYTHON, "file")
+    assert str(found.strategy) == "dp8 tp2 sp mb4 zero3 full bf16"
+
+
+def test_flags_of_torchtitan() -> None:
+    text = (
+        "--module llama3 --config llama3_8b --parallelism.pipeline_parallel_degree 2 "
+        "--training.local_batch_size=8"
+    )
+    found = read_text(text, "line", devices=8)
+    assert (found.strategy.pp, found.strategy.dp, found.model) == (2, 4, "llama3-8b")
+
+
+def test_a_json_of_deepspeed_says_what_is_not_considered() -> None:
+    found = read_text(json.dumps(DEEPSPEED), "ds.json", devices=16)
+    assert str(found.strategy) == "dp16 mb4 zero2 fp16 no-overlap"
+    assert found.global_batch == 16 * 4 * 8
+    assert found.notes == ("curriculum_learning is not considered.",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hello", "is none of Megatron-LM's flags"),
+        ("{", "is not JSON"),
+        ('{"train_micro_batch_size_per_gpu": "auto"}', "is filled in by the trainer"),
+        ('{"zero_optimization": {"stage": 2}}', "how many devices it is for is not in it"),
+        ("--tensor-model-parallel-size four --micro-batch-size 1", "must be a whole number"),
+        ("--tensor-model-parallel-size 3 --nproc-per-node 8", "do not divide by tp"),
+        ("--micro-batch-size 'open", "cannot be read"),
+        ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'Mine'", "no such name"),
+        ("[training]\nseq_len = 'long'", "must be a whole number"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_text(text, "file", devices=None if "stage" in text or "nproc" in text else 8)

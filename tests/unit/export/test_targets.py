@@ -1,0 +1,134 @@
+"""Targets: golden files, what their settings mean, and errors that name the knob."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from trainwright.errors import BadInput, UnknownName
+from trainwright.export.handover import Handover
+from trainwright.export.reading.read import read_text
+from trainwright.export.targets import TARGETS, export_text
+from trainwright.model.load import load_entry, load_model, model_names
+from trainwright.plan.strategy import parse_strategy
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "export"
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding="utf-8")
+PLANS = {
+    "megatron.sh": (
+        "megatron", "mixtral-8x7b",
+        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 selective bf16",
+    ),
+    "megatron_fsdp.sh": ("megatron", "llama3-8b", "dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8"),
+    "megatron_bridge.py": ("megatron-bridge", "llama3-8b", "dp8 tp4 sp pp2 mb2 zero1 full bf16"),
+    "torchtitan.py": ("torchtitan", "llama3-70b", "dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16"),
+    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
+    "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
+    "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp cp2 pp2 mb1 zero1 gpipe full bf16"),
+    "accelerate.yaml": ("accelerate", "llama3-8b", "dp16 mb1 zero3 hsdp8 full bf16"),
+    "maxtext.yaml": (
+        "maxtext", "llama3-8b",
+        "dp32 tp4 sp cp2 allgather pp2 vpp2 interleaved mb1 zero3 full offload-optimizer bf16",
+    ),
+    "slurm.sh": ("slurm", "llama3-8b", "dp8 tp4 pp2 mb1 zero1 1f1b"),
+}  # fmt: skip
+
+
+def exported(name: str) -> str:
+    to, model, text = PLANS[name]
+    plan = parse_strategy(text)
+    return export_text(
+        Handover(
+            strategy=plan, global_batch=plan.dp * plan.micro_batch * 8, seq=4096, model=model,
+            architecture=load_model(model),
+        ),
+        to,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_written_is_the_golden_file(name: str) -> None:
+    """With UPDATE_GOLDEN set, the files are written anew: read the difference before it is committed."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.mkdir(parents=True, exist_ok=True)
+        (GOLDEN / name).write_text(exported(name), encoding="utf-8")
+    assert exported(name) == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["megatron.sh", "megatron_fsdp.sh"])
+def test_every_flag_of_a_plan_is_explained(name: str) -> None:
+    plan = exported(name).partition("PLAN_ARGS=(")[2].partition(")")[0]
+    for flag in re.findall(r"--[a-z0-9-]+", plan):
+        assert f"`{flag}`" in DOCUMENT, flag
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("nanotron.yaml", ("parallelism", "tokens")), ("maxtext.yaml", ())]
+)
+def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> None:
+    section = ""
+    for line in exported(name).splitlines():
+        key, colon, _ = line.partition(":")
+        if line.startswith("#") or not colon:
+            continue
+        section = key if not key.startswith(" ") else section
+        names = {"base_config", "run_name", "train_steps", "head_dim", "vocab_size"}
+        model = ("base_", "logits_", "decoder_", "mlp_", "num_experts")
+        if (section in ours or not ours) and key.strip() not in (*names, *ours) and not key.startswith(model):
+            assert f"`{key.strip()}`" in DOCUMENT, key
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "message"),
+    [
+        ("megatron", "dp2 pp2 zb", "schedule zb: Megatron-LM has 1f1b, interleaved"),
+        ("torchtitan", "dp8 zero1", "zero 1: torchtitan 0.3 has 0, 2, 3"),
+        ("torchtitan", "dp2 cp2 zero3", "cp_kind ring: torchtitan 0.3 has allgather"),
+        ("deepspeed", "dp2 pp2", "pp 2: stages are an argument of PipelineModule"),
+        ("deepspeed", "dp2 full", "recompute full: the model calls deepspeed.checkpointing"),
+        ("nanotron", "dp4 zero3", "zero 3: nanotron has 0, 1"),
+        ("accelerate", "dp2 pp2", "pp 2: accelerate has no setting for it"),
+        ("maxtext", "dp2 pp2", "does all forwards before the backwards"),
+        ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: Megatron counts them"),
+    ],
+)  # fmt: skip
+def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str, message: str) -> None:
+    plan = parse_strategy(text)
+    handover = Handover(strategy=plan, global_batch=plan.dp * plan.micro_batch * 4)
+    with pytest.raises(BadInput, match=re.escape(message)):
+        export_text(handover, to)
+    assert "NOT EXPRESSED" in export_text(handover, to, lenient=True)
+
+
+def test_an_unknown_target_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownName, match='did you mean "megatron"'):
+        export_text(Handover(strategy=parse_strategy("dp2"), global_batch=2), "megatrn")
+
+
+def decoders() -> list[str]:
+    """Models of the catalog that Megatron-LM can be told."""
+    found = []
+    for name in model_names():
+        handover = Handover(
+            strategy=parse_strategy("dp2"), global_batch=2, architecture=load_entry(name).architecture
+        )
+        if load_entry(name).architecture.kind == "decoder" and not list(TARGETS["megatron"].gaps(handover)):
+            found.append(name)
+    return found
+
+
+def test_models_read_back_from_megatrons_flags_are_the_same() -> None:
+    from dataclasses import replace
+
+    names = decoders()
+    assert len(names) >= 60
+    for name in names:
+        known = load_model(name)
+        handover = Handover(
+            strategy=parse_strategy("dp2"), global_batch=2, model=name, architecture=known, seq=known.max_seq
+        )
+        found = read_text(export_text(handover, "megatron"), "exported").architecture
+        assert found is not None
+        same = {"name": known.name, "shared_experts": known.shared_experts}
+        assert replace(found, **same) == known, name
