@@ -136,8 +136,11 @@ def _product(event: Event, taken: float, cluster: Cluster, efficiency: Efficienc
     columns = dims[second][-1]
     machine = _machine(cluster, efficiency, dtype)
     m, n, k, count = (np.array([float(each)]) for each in (rows, columns, depth, prod(groups)))
-    predicted = float(gemm_time_s(machine.matrix_unit(dtype), m, n, k, count, DTYPE_BYTES[dtype])[0])
-    if predicted > _LEAST_STARTS * efficiency.kernel_s:
+    unit, width = machine.matrix_unit(dtype), DTYPE_BYTES[dtype]
+    predicted = float(gemm_time_s(unit, m, n, k, count, width)[0])
+    fed = float(gemm_time_s(replace(unit, memory_bytes_per_s=np.inf), m, n, k, count, width)[0])
+    # One that memory holds up, or that has barely begun, tells nothing of the rate of products.
+    if predicted <= fed and predicted > _LEAST_STARTS * efficiency.kernel_s:
         constant = {"fp8": "gemm_fp8", "fp4": "gemm_fp4"}.get(dtype, "gemm")
         yield Sample(constant=constant, name=event.name, seconds=taken, predicted_s=predicted)
 
