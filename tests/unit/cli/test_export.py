@@ -22,8 +22,8 @@ def test_the_winner_of_a_search_is_exported_with_its_model_and_cluster(tmp_path:
 def test_what_was_exported_can_be_advised_on(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     trainwright(
-        "export", "dp2 tp4 pp2 mb1 zero1 full", "--to", "megatron", "--model", "gpt2-xl", "--cluster", "h100:16",
-        "--batch", "64", "--out", str(script),
+        "export", "dp2 tp4 pp2 mb1 zero1 full", "--to", "megatron", "--model", "gpt2-xl", "--cluster",
+        "h100:16", "--batch", "64", "--out", str(script),
     )  # fmt: skip
     told = trainwright("advise", str(script), "h100:16", "--json")
     assert told.returncode == 0, told.stderr
