@@ -63,8 +63,23 @@ def _study(options: argparse.Namespace) -> "Study":
     from trainwright.cost.source import load_profile
     from trainwright.study.comp_vs_comm import SHIPPED, run_study
 
-    profile, cluster = load_profile(Path(options.profile) if options.profile is not None else SHIPPED)
+    profile, cluster = load_profile(_baseline(options) or SHIPPED)
     return run_study(profile, cluster, _switches(options, profile.interference))
+
+
+def _baseline(options: argparse.Namespace) -> Path | None:
+    """The profile that is asked for, by either of two options."""
+    from trainwright.cost.source import parse_cost
+
+    if options.cost is None:
+        return Path(options.profile) if options.profile is not None else None
+    if options.profile is not None:
+        raise BadInput("--cost", options.cost, "and --profile name one thing", "leave one of them out")
+    name, file = parse_cost(options.cost)
+    if name != "projected":
+        rule = f"this study projects from one measured layer, which {name} does not"
+        raise BadInput("--cost", options.cost, rule, "write projected:FILE")
+    return Path(file) if file else None
 
 
 def _switches(options: argparse.Namespace, measured: float) -> "Switches":
