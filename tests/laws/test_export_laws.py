@@ -14,6 +14,7 @@ from trainwright.export.handover import Handover
 from trainwright.export.reading.read import read_text
 from trainwright.export.targets import TARGETS, export_text
 from trainwright.model.load import load_model
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, RECOMPUTES, Strategy
 
 MORE = 10 if os.environ.get("THOROUGH") else 1
@@ -40,7 +41,7 @@ def strategies(draw: st.DrawFn) -> Strategy:
         shard=draw(st.sampled_from([0, *shards])), micro_batch=draw(degrees(1, 2, 4)), recompute=recompute,
         recompute_layers=draw(degrees(0, 2, 3)) if recompute == "full" else 0,
         offload=draw(st.sampled_from(OFFLOADS)), precision=draw(st.sampled_from(PRECISIONS)),
-        overlap=draw(st.booleans()),
+        overlap=draw(st.booleans()), order=draw(st.sampled_from([ORDERS[0], ORDERS[0], *ORDERS])),
     )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def expressible(handover: Handover, to: str) -> Handover:
             handover = replace(handover, architecture=None, model=None)
         knobs = [gap for gap in gaps if not gap.knob.startswith("model")]
         strategy = without(handover.strategy, knobs)
-        if any(gap.knob == "zero" for gap in gaps) and strategy.zero == 0 and strategy.cp > 1:
+        if any(gap.knob == "zero" and gap.value in (0, "0") for gap in gaps) and strategy.cp > 1:
             strategy = replace(strategy, zero=3)
         if any(gap.knob == "cp_kind" for gap in gaps):
             kinds = {"ring": "allgather", "allgather": "ring"}

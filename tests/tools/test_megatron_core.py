@@ -25,7 +25,7 @@ OF_THE_SCRIPT = {
     "micro_batch_size", "global_batch_size", "bf16", "fp16", "fp8_format", "use_mcore_models",
     "transformer_impl", "ckpt_format", "no_gradient_accumulation_fusion", "optimizer_cpu_offload",
     "optimizer_offload_fraction", "use_precision_aware_optimizer", "no_overlap_p2p_communication",
-    "num_virtual_stages_per_pipeline_rank", "fp4_format",
+    "num_virtual_stages_per_pipeline_rank", "fp4_format", "use_tp_pp_dp_mapping",
 }  # fmt: skip
 
 

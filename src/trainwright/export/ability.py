@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
+from trainwright.plan.mapping import AXES, ORDERS, canonical_order
 from trainwright.plan.strategy import CP_KINDS, OFFLOADS, ORDERS, PRECISIONS, SCHEDULES, Strategy
 
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
@@ -40,6 +41,7 @@ class Ability:
     offloads: tuple[str, ...] = OFFLOADS
     precisions: tuple[str, ...] = PRECISIONS
     overlaps: tuple[bool, ...] = (True, False)
+    orders: tuple[str, ...] = ORDERS[:1]  # in which axes lie on the network, innermost first
 
 
 def ability_gaps(strategy: Strategy, ability: Ability, target: str) -> Iterator[Gap]:
@@ -68,6 +70,10 @@ def ability_gaps(strategy: Strategy, ability: Ability, target: str) -> Iterator[
     if plain.shard and plain.zero in ability.zeros and plain.zero not in ability.hybrid:
         reason = f"{target} shards stage {plain.zero} over all data-parallel ranks"
         yield Gap(knob="shard", value=plain.shard, reason=reason)
+    sizes = {axis: getattr(plain, axis) for axis in AXES}
+    if plain.order not in (ORDERS[0], *(canonical_order(each, sizes) for each in ability.orders)):
+        reason = f"{target} has {', '.join(ability.orders)}"
+        yield Gap(knob="order", value=plain.order, reason=reason)
     if plain.recompute_layers and not ability.some_layers and plain.recompute in ability.recomputes:
         reason = f"{target} recomputes every layer or none"
         yield Gap(knob="recompute_layers", value=plain.recompute_layers, reason=reason)

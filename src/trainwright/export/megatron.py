@@ -15,10 +15,14 @@ from trainwright.export.flags import (
 from trainwright.export.handover import Handover
 from trainwright.export.megatron_model import model_flags, model_gaps
 from trainwright.model.architecture import Architecture
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-LM"
-ABILITY = Ability(schedules=("1f1b", "interleaved"), offloads=("none", "optimizer"))
+PIPELINE_INSIDE = "tp-cp-pp-dp"  # the order of --use-tp-pp-dp-mapping
+ABILITY = Ability(
+    schedules=("1f1b", "interleaved"), offloads=("none", "optimizer"), orders=(ORDERS[0], PIPELINE_INSIDE)
+)
 # What Megatron-FSDP shards for each stage of ZeRO.
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 CP_TYPES = {"ring": "p2p", "allgather": "all_gather"}
@@ -113,6 +117,8 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
     yield flag("--pipeline-model-parallel-size", strategy.pp)
     if strategy.vpp > 1:
         yield flag("--num-virtual-stages-per-pipeline-rank", strategy.vpp)
+    if strategy.order != ORDERS[0]:
+        yield flag("--use-tp-pp-dp-mapping")
     if strategy.ep > 1:
         yield flag("--expert-model-parallel-size", strategy.ep)
     if arch is None or arch.experts:  # which would be split as wide as the rest by default

@@ -1,12 +1,14 @@
 """A plan as the recipe values of Megatron-Bridge and NeMo: the fields of Megatron-Core's configurations."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainwright.export import megatron
 from trainwright.export.ability import Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-Bridge"
@@ -19,7 +21,7 @@ _PRECISIONS = {
 def gaps(handover: Handover) -> Iterator[Gap]:
     """What the values cannot say."""
     strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, megatron.ABILITY, NAME)
+    yield from ability_gaps(strategy, replace(megatron.ABILITY, orders=ORDERS[:1]), NAME)
     yield from megatron.chunk_gaps(strategy)
 
 

@@ -19,7 +19,7 @@ from trainwright.search.usual import able_knobs
 IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "parallel degrees": (
-            "dp", "tp", "sp", "cp", "cp_kind", "pp", "vpp", "schedule", "ep", "etp", "shard",
+            "dp", "tp", "sp", "cp", "cp_kind", "pp", "vpp", "schedule", "ep", "etp", "shard", "order",
         ),
         "sharding of state (ZeRO)": ("zero", "shard"),
         "micro batch": ("micro_batch",),

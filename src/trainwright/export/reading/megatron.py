@@ -2,10 +2,11 @@
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
-from trainwright.export.megatron import CP_TYPES, SHARDED
+from trainwright.export.megatron import CP_TYPES, PIPELINE_INSIDE, SHARDED
 from trainwright.export.reading.configured import Configured, replicas_of
 from trainwright.export.reading.megatron_model import read_model
 from trainwright.export.reading.words import Flags, parse_flags
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
@@ -32,6 +33,7 @@ def read_megatron(text: str, source: str, devices: int | None = None) -> Configu
             recompute=_recompute(flags), recompute_layers=_layers(flags) * vpp,
             offload="optimizer" if flags.has("optimizer-cpu-offload") else "none",
             precision=_precision(flags), overlap=_overlaps(flags),
+            order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
         )
     )  # fmt: skip
     unit = strategy.dp * strategy.micro_batch
