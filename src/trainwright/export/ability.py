@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
 from trainwright.plan.mapping import AXES, ORDERS, canonical_order
-from trainwright.plan.strategy import CP_KINDS, OFFLOADS, ORDERS, PRECISIONS, SCHEDULES, Strategy
+from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, SCHEDULES, Strategy
 
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
 # Knobs that have no meaning without another one.
@@ -60,7 +60,6 @@ def ability_gaps(strategy: Strategy, ability: Ability, target: str) -> Iterator[
         ("offload", ability.offloads, True),
         ("precision", ability.precisions, True),
         ("overlap", ability.overlaps, True),
-        ("order", (ORDERS[0],), True),  # where ranks stand is the launcher's to say
     )
     for knob, known, asked in choices:
         value = getattr(plain, knob)
@@ -72,7 +71,7 @@ def ability_gaps(strategy: Strategy, ability: Ability, target: str) -> Iterator[
         yield Gap(knob="shard", value=plain.shard, reason=reason)
     sizes = {axis: getattr(plain, axis) for axis in AXES}
     if plain.order not in (ORDERS[0], *(canonical_order(each, sizes) for each in ability.orders)):
-        reason = f"{target} has {', '.join(ability.orders)}"
+        reason = f"{target} has {', '.join(ability.orders)}: where ranks stand is the launcher's to say"
         yield Gap(knob="order", value=plain.order, reason=reason)
     if plain.recompute_layers and not ability.some_layers and plain.recompute in ability.recomputes:
         reason = f"{target} recomputes every layer or none"
