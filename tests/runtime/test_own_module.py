@@ -133,7 +133,7 @@ def test_nothing_is_dropped_in_an_evaluation(tmp_path: Path) -> None:
 def test_fewer_processes_go_on_with_it(tmp_path: Path) -> None:
     metrics = tmp_path / "fewer.jsonl"
     process = launched.start(
-        f"{FILE}:gpt", "dp2", "--steps", "40", "--rate", str(own.RATE), "--every", "2",
+        f"{FILE}:gpt", "dp2", "--steps", "20", "--rate", str(own.RATE), "--every", "2",
         "--checkpoint", str(tmp_path / "kept"), "--metrics", str(metrics), "--elastic",
     )  # fmt: skip
     launched.wait_for_step(process, metrics, 3)
@@ -141,7 +141,7 @@ def test_fewer_processes_go_on_with_it(tmp_path: Path) -> None:
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "going on with 1 processes" in result.stderr
-    expected = own.plain_losses("gpt", own.build("gpt"), steps=40)
+    expected = own.plain_losses("gpt", own.build("gpt"), steps=20)
     assert found_losses(metrics) == pytest.approx(expected, abs=1e-4)
 
 

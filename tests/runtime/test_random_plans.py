@@ -28,7 +28,7 @@ def _check(pool: Pool, case: Case) -> None:
 
 
 @settings(
-    max_examples=200 if THOROUGH else 40, deadline=None, derandomize=True, database=None,
+    max_examples=200 if THOROUGH else 25, deadline=None, derandomize=True, database=None,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip

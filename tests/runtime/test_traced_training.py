@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from tests.runtime.traced_training import ARCHITECTURES, compare_dropped, compare_traced
 
-PLANS = ("dp4 zero1", "dp2 tp2 sp", "dp4 zero3", "dp2 pp2 1f1b", "pp4 zb full", "tp2 cp2 ring")
+PLANS = ("dp4 zero1", "dp2 tp2 sp mb2", "dp4 zero3", "dp2 pp2 1f1b", "pp4 zb full", "tp2 cp2 ring mb4")
 
 
 @pytest.mark.parametrize("text", PLANS)

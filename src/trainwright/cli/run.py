@@ -126,7 +126,7 @@ def enter(options: argparse.Namespace, restarted: bool) -> None:
 
 
 def _launch(options: argparse.Namespace) -> int:
-    from trainwright.runtime.launch import Launch, torchrun_line
+    from trainwright.runtime.launch import TRACING, Launch, torchrun_line
     from trainwright.runtime.training import check_shelf
 
     training = _parse(options, None)
@@ -139,7 +139,9 @@ def _launch(options: argparse.Namespace) -> int:
         return _parse(options, number).plan.devices if options.elastic else count
 
     restarts = count_of(options, "restarts")
-    return Launch(enter=enter, arguments=(options,), restarts=restarts, left=left).run(count)
+    preloaded = TRACING if ":" in options.model else ()
+    launch = Launch(enter=enter, arguments=(options,), restarts=restarts, left=left, preloaded=preloaded)
+    return launch.run(count)
 
 
 def _parse(options: argparse.Namespace, count: int | None) -> "Training":

@@ -18,7 +18,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from trainwright.runtime.process import BAD_INPUT, BROKEN, LOST
 
 _GRACE_S = 60  # to write a checkpoint after notice, before a process is killed
-_PRELOADED = ["trainwright.runtime.process", "trainwright.runtime.elastic", "trainwright.runtime.planners"]
+_PRELOADED = ("trainwright.runtime.process", "trainwright.runtime.elastic", "trainwright.runtime.planners")
+TRACING = ("trainwright.runtime.own_module", "torch._dynamo")  # what a module of the user's own needs too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Launch:
     arguments: tuple[Any, ...]
     restarts: int
     left: Callable[[int], int]  # of a count of processes that live: how many of them a plan can use
+    preloaded: tuple[str, ...] = ()  # modules that processes are forked with, besides those that all need
 
     def run(self, count: int) -> int:
         """Start so many processes and wait for their end; the exit code."""
@@ -52,7 +54,7 @@ class Launch:
         """
         for name in ("torch.distributed", "torch.multiprocessing"):  # what is said of failures is said here
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+        multiprocessing.get_context("forkserver").set_forkserver_preload([*_PRELOADED, *self.preloaded])
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         config = LaunchConfig(
             min_nodes=1, max_nodes=1, nproc_per_node=count, run_id=str(uuid.uuid4()), rdzv_backend="c10d",
