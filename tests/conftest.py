@@ -1,9 +1,12 @@
 """How long laws are searched: same examples every time, few enough for every change; more on request.
 
-`TRAINWRIGHT_EXAMPLES=1000 pytest tests/laws` looks harder.
+`TRAINWRIGHT_EXAMPLES=1000 pytest tests/laws` looks harder. Small tensors are computed by one thread, here
+and in processes that tests start: more of them only wait for one another.
 """
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings
 
