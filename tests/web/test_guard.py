@@ -52,7 +52,7 @@ BOMB = gzip.compress(b"0" * 50_000_000)
         (
             '{"config":{"model_type":"llama","num_hidden_layers":-3,"hidden_size":64,"num_attention_heads":4,"vocab_size":9,"intermediate_size":9}}',
             (422,),
-            "num_hidden_layers",
+            "layers -3",
         ),
         ('{"config":{"model_type":"llama","num_hidden_layers":NaN,"hidden_size":64}}', (422,), ""),
         ('{"model":"gpt2","change":{"compute":NaN}}', (422,), "compute"),

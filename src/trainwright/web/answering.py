@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
 
+_UPLOADED = "uploaded"
 BAD, NONE_FITS = 422, 409  # statuses of answers that are errors
 
 
@@ -29,14 +30,17 @@ def answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tup
 
 def _error(error: Exception, folder: str) -> bytes:
     """What was uploaded is called by the name that the user knows, not by where it was put."""
-    return json.dumps({"error": str(error).replace(f"{folder}/", "")}, ensure_ascii=False).encode()
+    return json.dumps(
+        {"error": str(error).replace(f"{folder}/{_UPLOADED}/", "")}, ensure_ascii=False
+    ).encode()
 
 
 def _stored(word: str, files: Mapping[str, Any], folder: Path) -> str:
     """A word; if it names something uploaded, the path of a file with that."""
     if word not in files:
         return word
-    path = folder / word
+    path = folder / _UPLOADED / word  # a configuration is called after its folder
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(files[word]), encoding="utf-8")
     return str(path)
 
