@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 JSON = {"content-type": "application/json"}
+_ALONE, _DIFFERENT = 20, 150  # questions of one user, and of all fifty together
 
 
 def main() -> None:
@@ -46,7 +47,7 @@ def measure(address: str, pid: int, users: int, requests: int) -> None:
     large = (2048, 1024, 512, 256, 128, 64)
     questions = [(name, count) for name in names for count in large]
     random.Random(1).shuffle(questions)
-    one, questions = questions[:30], questions[30:]
+    one, questions = questions[:_ALONE], questions[_ALONE : _ALONE + _DIFFERENT]
     alone = [timed(address, question)[1] for question in one]
     results: list[tuple[bool, int, float]] = []
     seen: set[tuple[str, int]] = set()
