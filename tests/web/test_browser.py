@@ -57,7 +57,7 @@ def test_a_catalog_model_is_planned_and_its_numbers_are_the_commands(
     page.goto(f"{address}/plan?model=llama2-7b&device=h100-sxm-80gb&count=64")
     planned(page)
     command = page.inner_text("#command")
-    assert command == "trainwright plan llama2-7b h100-sxm-80gb:64 --top 20 --pareto"
+    assert command == "trainwright plan llama2-7b h100-sxm-80gb:64 --top 20"
     assert main([*command.split()[1:], "--json"]) == 0
     best = json.loads(capsys.readouterr().out)["plans"][0]
     assert fact(page, "the best strategy") == best["strategy"]["text"]

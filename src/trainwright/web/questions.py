@@ -70,7 +70,9 @@ class Plan(Subject):
     objective: Literal["time", "cost", "energy", "memory"] = "time"
     fix: list[Fixed] = Field(default_factory=list, max_length=20)
     top: Annotated[int, Field(ge=1, le=200)] = 20
-    pareto: bool = True
+    pareto: bool = Field(
+        default=False, description="also the front of time against memory, which takes longer"
+    )
 
     def command(self) -> list[str]:
         """As typed."""
