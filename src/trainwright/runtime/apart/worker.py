@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from trainwright.algorithm.meeting import survives
 from trainwright.errors import TrainwrightError
+from trainwright.runtime.apart.connections import hang_up, open_sockets
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.regroup import Memory
 from trainwright.runtime.apart.session import Session
@@ -47,6 +48,7 @@ def run_worker(build: Callable[[], Job], name: int, port: int, first: int, *, re
 def _run(job: Job, name: int, store: Store, group: int, notice: Notice, restarted: bool) -> int:
     memory = Memory()
     finished: bool | None
+    before = open_sockets()
     while True:
         members = _members(store, group, job.timeout_s)
         if name not in members:
@@ -60,7 +62,7 @@ def _run(job: Job, name: int, store: Store, group: int, notice: Notice, restarte
                 raise
             finished = None
         if finished is None:
-            _leave()
+            _leave({number: name for number, name in open_sockets().items() if before.get(number) != name})
             group += 1
             continue
         if members[0] == name:
@@ -87,9 +89,11 @@ def _join(
     return found
 
 
-def _leave() -> None:
-    """Close all connections, so that the others see it too: what still refers to them must be gone first."""
-    dist.destroy_process_group()
+def _leave(connections: dict[int, str]) -> None:
+    """End all connections with the others, so that those see it too."""
+    hang_up(connections)
+    if dist.is_initialized():
+        dist.destroy_process_group()
     gc.collect()
 
 
