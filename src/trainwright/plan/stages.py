@@ -44,7 +44,8 @@ def stage_counts(rows: Sequence[int], route: Sequence[int]) -> list[int]:
     """Layers of each stage on a route, from those of each row: its chunks alike, the first ones larger.
 
     What the first stage's row has less than the fullest is missing from the first stage, which has the
-    embedding; what the last stage's has less, from the last one, which has the head.
+    embedding; what the last stage's has less, from the last one, which has the head; if that is more than such a
+    stage has, from the row's next.
     """
     chunks = {row: sum(each == row for each in route) for row in range(len(rows))}
     seen = dict.fromkeys(chunks, 0)
@@ -55,9 +56,13 @@ def stage_counts(rows: Sequence[int], route: Sequence[int]) -> list[int]:
         even, rest = divmod(whole, chunks[row])
         counts.append(even + (seen[row] < rest))
         seen[row] += 1
-    for at in dict.fromkeys((0, len(stages) - 1)):
-        row = stages[at]
-        counts[at] -= sum(n for n, each in zip(counts, stages, strict=True) if each == row) - rows[row]
+    for row, places in ((stages[0], range(len(stages))), (stages[-1], reversed(range(len(stages))))):
+        own = [place for place in places if stages[place] == row]
+        surplus = sum(counts[place] for place in own) - rows[row]
+        for place in own:
+            taken = min(surplus, counts[place])
+            counts[place] -= taken
+            surplus -= taken
     return counts
 
 
