@@ -44,8 +44,8 @@ def stage_counts(rows: Sequence[int], route: Sequence[int]) -> list[int]:
     """Layers of each stage on a route, from those of each row: its chunks alike, the first ones larger.
 
     What the first stage's row has less than the fullest is missing from the first stage, which has the
-    embedding; what the last stage's has less, from the last one, which has the head; if that is more than such a
-    stage has, from the row's next.
+    embedding; what the last stage's has less, from the last one, which has the head; if that is more than
+    such a stage has, from the row's next.
     """
     chunks = {row: sum(each == row for each in route) for row in range(len(rows))}
     seen = dict.fromkeys(chunks, 0)
