@@ -1,8 +1,10 @@
 """Catalog entries: a device or network as a TOML table with units, made into an object."""
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any, TypeVar
 
+from trainwright.cluster.sites import shared_rate
 from trainwright.cluster.types import ACCESSES, DTYPES, TOPOLOGIES, Device, Level, MemoryTier, Network
 from trainwright.errors import BadInput, UnknownName
 from trainwright.units import parse_quantity
@@ -18,7 +20,7 @@ NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "le
 TIER_KEYS = ("name", "capacity", "bandwidth", "latency", "access", "shared")
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
-    "algorithms",
+    "algorithms", "group_bandwidth",
 )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def build_device(table: Table, thing: str) -> Device:
 def build_network(table: Table, thing: str) -> Network:
     """The network that a table of `NETWORK_KEYS` describes; errors name `thing`."""
     check_keys(table, NETWORK_KEYS, thing)
-    levels = tuple(_build_level(level, thing) for level in _required(table, "level", thing, _tables))
+    levels = _build_levels(_required(table, "level", thing, _tables), thing)
     if not levels:
         raise BadInput(thing, "level", "needs at least one level", "add [[level]]")
     for level in levels[:-1]:
@@ -118,7 +120,27 @@ def _build_tier(table: Table, thing: str) -> MemoryTier:
     )
 
 
-def _build_level(table: Table, thing: str) -> Level:
+def _build_levels(tables: Iterable[Table], thing: str) -> tuple[Level, ...]:
+    levels: list[Level] = []
+    for table in tables:
+        levels.append(_build_level(table, thing, prod(each.size for each in levels)))
+    return tuple(levels)
+
+
+def _level_rate(table: Table, thing: str, inside: int) -> float:
+    """A device's own rate, or its part of the link that the `inside` devices of a group share."""
+    if "group_bandwidth" not in table:
+        return _positive(table, "bandwidth", "bytes/s", thing)
+    if "bandwidth" in table:
+        rule = "is stated beside bandwidth, which is per device"
+        raise BadInput(f"{thing} group_bandwidth", table["group_bandwidth"], rule, "leave one out")
+    if not inside:
+        rule = "joins groups of the level below, whose size is open"
+        raise BadInput(f"{thing} group_bandwidth", table["group_bandwidth"], rule, "give that level a size")
+    return shared_rate(table["group_bandwidth"], inside, f"{thing} group_bandwidth")
+
+
+def _build_level(table: Table, thing: str, inside: int) -> Level:
     thing = f"{thing} level"
     check_keys(table, LEVEL_KEYS, thing)
     topology = table.get("topology", "switch")
@@ -133,7 +155,7 @@ def _build_level(table: Table, thing: str) -> Level:
     return Level(
         name=_required(table, "name", thing, _text),
         size=whole_number(size, f"{thing} size") if size != 0 else 0,
-        bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
+        bytes_per_s=_level_rate(table, thing, inside),
         latency_s=_quantity(table, "latency", "s", thing),
         topology=topology,
         in_network_reduction=reduces,

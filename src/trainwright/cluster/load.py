@@ -1,4 +1,4 @@
-"""Clusters by name: `h100:512`, `h100:512@aws-p5`, or a TOML file.
+"""Clusters by name: `h100:512`, `h100:512@aws-p5`, `h100:64x2@10Gbps`, or a TOML file.
 
 A cluster file has `count`, `device`, and optionally `name`, `network`, `pue`, `spill` and `hybrid`. `device`
 and `network` are catalog names, or tables that may start from one and change any of its keys:
@@ -29,6 +29,7 @@ from trainwright.cluster.entry import (
     ratio,
     whole_number,
 )
+from trainwright.cluster.sites import join_sites, split_sites
 from trainwright.cluster.types import EVEN, HYBRIDS, SPILL, Cluster, Device, HybridModel, Network, Placed
 from trainwright.errors import BadInput, UnknownName
 
@@ -66,7 +67,15 @@ def network_names() -> tuple[str, ...]:
 
 
 def load_cluster(text: str) -> Cluster:
-    """The cluster that `text` names: `DEVICE:COUNT`, `DEVICE:COUNT@NETWORK`, or the path of a TOML file."""
+    """The cluster that `text` names: `DEVICE:COUNT`, `DEVICE:COUNT@NETWORK`, or the path of a TOML file.
+
+    `DEVICE:COUNTxSITES@RATE` is as many sites alike, each with a link of that rate to the others.
+    """
+    if not text.endswith(".toml") and (stated := split_sites(text)) is not None:
+        site, sites, rate = stated
+        if int(site.partition("@")[0].rpartition(":")[2]) * sites > _MOST_DEVICES:
+            raise BadInput("cluster", text, f"has more than {_MOST_DEVICES:,} devices", "ask for fewer")
+        return join_sites(_parse_cluster(site), sites, rate, text)
     is_path = text.endswith(".toml") or "/" in text or "\\" in text
     cluster = _load_file(Path(text)) if is_path else _parse_cluster(text)
     _ = cluster.levels  # its network must be able to join all devices
