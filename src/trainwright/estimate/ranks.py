@@ -44,14 +44,13 @@ class Ranks:
         )
 
     def to_next_stage(self) -> Array:
-        """How far away the next stage is; of a mapped pipeline, as far as its ends are from each other, as
-        some of its stages stand on both sides of a border.
+        """How far the ends of a pipeline are from each other: some of its stages stand on both sides of every
+        border between them, and the slowest of their links sets the pace.
         """
+        stages = np.maximum(self.sizes["pp"] - 1.0, 1.0)
         usual = self.sizes["tp"] * self.sizes["cp"] * self.sizes["dp"]
-        if self.strides is None:
-            return usual
-        stages = self.sizes["pp"]
-        return np.where(self.order == 0, usual, self.strides["pp"] * np.maximum(stages - 1.0, 1.0))
+        stride = usual if self.strides is None else np.where(self.order == 0, usual, self.strides["pp"])
+        return np.asarray(stride * stages)
 
 
 def build_ranks(links: Sequence[Link], sizes: Mapping[str, Array], order: Ints) -> Ranks:

@@ -161,15 +161,11 @@ def send_lines(network: Network) -> tuple[Line, ...]:
 def levels_between(network: Network, one: Devices, other: Devices) -> Devices:
     """The level that joins each pair of places, counted from 1; 0 for the same.
 
-    Where devices are mapped, neighbours may stand on both sides of a border.
+    Neighbours may stand on both sides of a border.
     """
-    if network.mapping:
-        apart = [
-            one // inside != other // inside for inside in (1, *(each.inside for each in network.links[:-1]))
-        ]
-        return np.asarray(np.sum(np.broadcast_arrays(*apart), axis=0), dtype=np.int64)
-    insides = np.array([1, *(link.inside for link in network.links[:-1])])
-    return np.asarray(np.searchsorted(insides, np.abs(one - other), side="right"), dtype=np.int64)
+    insides = (1, *(link.inside for link in network.links[:-1]))
+    apart = [one // inside != other // inside for inside in insides]
+    return np.asarray(np.sum(np.broadcast_arrays(*apart), axis=0), dtype=np.int64)
 
 
 def messages_lines(network: Network, senders: Devices, receivers: Devices) -> tuple[Line, ...]:
