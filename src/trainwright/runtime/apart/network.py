@@ -7,11 +7,11 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 
-from trainwright.algorithm.anatomy import Anatomy, Axis, Weight
+from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.network import Batch
-from trainwright.errors import BadInput
 from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import dim_sizes
+from trainwright.program.anatomy import build_anatomy, check_dense
 from trainwright.program.reference import weight_key
 from trainwright.runtime.kernels.matmul import project, projections_of
 from trainwright.runtime.learner import Learner
@@ -31,10 +31,7 @@ class LearnerNetwork:
     learner: Learner
 
     def __post_init__(self) -> None:
-        graph = self.learner.graph
-        if graph.passes > 1 or any(each.op.kind == "grouped_matmul" for each in self.instances):
-            rule = "has experts or reads its own output, which algorithms cannot train"
-            raise BadInput("model", graph.name, rule, "leave out --algorithm, or use a dense model")
+        check_dense(self.learner.graph)
 
     @cached_property
     def instances(self) -> tuple[Instance, ...]:
@@ -44,34 +41,7 @@ class LearnerNetwork:
     @cached_property
     def anatomy(self) -> Anatomy:
         """Weights under the keys that checkpoints have; groups `BLOCK/heads` and `BLOCK/ffn`."""
-        found: dict[str, Weight] = {}
-        units: dict[str, int] = {}
-        flops: dict[str, int] = {}
-        seq = self.learner.seq
-        for instance in self.instances:
-            sizes = self._sizes(instance, {})
-            for weight in instance.op.weights:
-                key, axes = weight_key(self.learner.graph, instance, weight), []
-                for dim in weight.dims:
-                    axis = _axis(instance, dim, sizes) if len(weight.dims) > 1 or dim == "ffn" else None
-                    axes.append(axis)
-                    if axis:
-                        units[axis.group] = sizes["kv_heads" if "heads" in dim else dim]
-                reads = [
-                    a.group
-                    for a, dim in zip(axes, weight.dims, strict=True)
-                    if a and dim in instance.op.contracted
-                ]
-                shape = tuple(sizes[dim] for dim in weight.dims)
-                found.setdefault(key, Weight(
-                    name=key, sizes=shape, axes=tuple(axes), reads=reads[0] if reads else "",
-                    product=instance.op.kind == "matmul",
-                ))  # fmt: skip
-            if instance.op.kind == "attention" and "heads" in sizes:
-                each = sizes["heads"] // sizes["kv_heads"]
-                flops[f"{instance.block}/heads"] = 2 * each * seq * seq * sizes["head_dim"]
-        flops = {group: each for group, each in flops.items() if group in units}
-        return Anatomy(weights=tuple(found.values()), units=units, positions=seq, unit_flops=flops)
+        return build_anatomy(self.learner.graph, self.learner.seq, self.instances)
 
     def _sizes(self, instance: Instance, held: Mapping[str, int]) -> dict[str, int]:
         """The sizes of dims, in a subnetwork that holds so many units of each group."""
@@ -139,14 +109,3 @@ class LearnerNetwork:
                 Work(op=op, sizes=sizes, at=at, inputs=inputs, weights=weights)
             )
         )
-
-
-def _axis(instance: Instance, dim: str, sizes: Mapping[str, int]) -> Axis | None:
-    """The units that lie along a dim of a weight; heads that share keys are one unit."""
-    if dim == "ffn":
-        return Axis(group=f"{instance.block}/ffn")
-    if dim == "kv_heads":
-        return Axis(group=f"{instance.block}/heads")
-    if dim == "heads" and "kv_heads" in sizes:
-        return Axis(group=f"{instance.block}/heads", width=sizes["heads"] // sizes["kv_heads"])
-    return None
