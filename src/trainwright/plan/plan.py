@@ -71,7 +71,21 @@ class Stream:
     ops: str
 
 
-Transform = Split | Replicate | Recompute | Shard | Offload | Stream
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """The operators chosen are split over `parts` islands along `dim`, and nothing is synchronised in a step.
+
+    A split without its sums: along `batch` every island learns from samples of its own and sums gradients
+    among its own devices only; along `heads` or `ffn` it trains those units alone, and what they give is not
+    added to what those of other islands give.
+    """
+
+    ops: str
+    dim: str
+    parts: int
+
+
+Transform = Split | Replicate | Recompute | Shard | Offload | Stream | Apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +116,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronise:
+    """After every so many steps the islands meet, in the way of an algorithm: `diloco rate=0.7`."""
+
+    every: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Transforms, assignments and orders; and the batch that they share.
 
@@ -109,6 +131,9 @@ class Plan:
     stage; devices without an order go through microbatches one by one, forward and backward. A `mapping`
     says where devices, numbered with tp innermost, then cp, dp and pp, stand on the network: its axes with
     their sizes, innermost first. Without one they stand as they are numbered.
+
+    Where operators are set apart, all of this is of one island (its devices, its samples), and the others do
+    the same on devices that follow; `synchronise` says how they meet.
     """
 
     name: str = ""
@@ -122,6 +147,7 @@ class Plan:
     stages: tuple[Stage, ...] = ()
     orders: tuple[Order, ...] = ()
     mapping: Sizes = ()
+    synchronise: Synchronise | None = None
 
     def __post_init__(self) -> None:
         check_mapping(self.mapping, self.devices)
@@ -142,7 +168,7 @@ class Plan:
 
 _NEUTRAL: Mapping[str, object] = {
     "name": "", "devices": 1, "batch": 1, "microbatches": 1, "precision": "bf16", "overlap": True,
-    "mapping": (),
+    "mapping": (), "synchronise": None,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from trainwright.plan.action import parse_actions, render_actions
 from trainwright.plan.plan import (
     MOVED,
     STATE,
+    Apart,
     Assign,
     Offload,
     Order,
@@ -19,9 +20,12 @@ from trainwright.plan.plan import (
     Split,
     Stage,
     Stream,
+    Synchronise,
     Transform,
 )
 from trainwright.plan.strategy import PRECISIONS
+
+APART_DIMS = ("batch", "heads", "ffn")
 
 
 def render_plan(plan: Plan) -> str:
@@ -49,6 +53,8 @@ def _lines(plan: Plan) -> Iterable[str]:
         yield f"assign {assign.ops} {render_numbers(assign.devices)}{route}"
     for order in plan.orders:
         yield f"order {render_numbers(order.devices)}: {render_actions(order.actions)}"
+    if plan.synchronise:
+        yield f"synchronise every {plan.synchronise.every} by {plan.synchronise.by}"
 
 
 def _transform_line(transform: Transform) -> str:
@@ -66,6 +72,8 @@ def _transform_line(transform: Transform) -> str:
             return f"offload {ops} {what}"
         case Stream(ops=ops):
             return f"stream {ops}"
+        case Apart(ops=ops, dim=dim, parts=parts):
+            return f"apart {ops} {dim} {parts}"
 
 
 def render_numbers(numbers: Sequence[int]) -> str:
@@ -208,6 +216,23 @@ def _offload(plan: Plan, text: str) -> Plan:
     return replace(plan, transforms=(*plan.transforms, Offload(ops=ops, what=what)))
 
 
+def _apart(plan: Plan, text: str) -> Plan:
+    ops, dim, parts = _words("apart", text, 3, 3)
+    if dim not in APART_DIMS:
+        raise UnknownName("apart", dim, APART_DIMS)
+    apart = Apart(ops=ops, dim=dim, parts=_number("apart", parts))
+    return replace(plan, transforms=(*plan.transforms, apart))
+
+
+def _synchronise(plan: Plan, text: str) -> Plan:
+    match = re.fullmatch(r"every (\d{1,9}) by (\S.*)", text)
+    if match is None:
+        rule = "does not say every so many steps by which algorithm"
+        raise BadInput("synchronise", text, rule, f"write {_FORMS['synchronise']}")
+    every = _number("synchronise", match[1])
+    return replace(plan, synchronise=Synchronise(every=every, by=" ".join(match[2].split())))
+
+
 def _stage(plan: Plan, text: str) -> Plan:
     (ops,) = _words("stage", text, 1, 1)
     return replace(plan, stages=(*plan.stages, Stage(ops=ops)))
@@ -248,11 +273,13 @@ _STATEMENTS: Mapping[str, Callable[[Plan, str], Plan]] = {
     "stream": _chosen("stream", Stream),
     "shard": _shard,
     "offload": _offload,
+    "apart": _apart,
     "stage": _stage,
     "assign": _assign,
     "order": _order,
+    "synchronise": _synchronise,
 }
-_ONCE = ("plan", "devices", "batch", "microbatches", "precision", "no-overlap", "mapping")
+_ONCE = ("plan", "devices", "batch", "microbatches", "precision", "no-overlap", "mapping", "synchronise")
 _FORMS = {
     "devices": "devices 8",
     "batch": "batch 4",
@@ -264,6 +291,8 @@ _FORMS = {
     "stream": "stream */attention.core",
     "shard": "shard * optimizer, or shard * weights 8",
     "offload": "offload * activations",
+    "apart": "apart * batch 2, or apart @ffn ffn 2",
+    "synchronise": "synchronise every 50 by diloco rate=0.7",
     "stage": "stage embedding,layer.0-11",
     "assign": "assign layer.0-11 0-7, or assign layer.0-11 0-7 route 1/2",
     "order": "order 0-7: F0.0 F0.1 B0.0 B0.1",

@@ -7,6 +7,7 @@ from itertools import pairwise
 from trainwright.cost.network import level_links
 from trainwright.errors import BadInput
 from trainwright.model.flow import Instance, recycled, wire
+from trainwright.plan.islands import is_apart
 from trainwright.plan.plan import Plan
 from trainwright.plan.select import select
 from trainwright.program.backward import Backward
@@ -52,6 +53,9 @@ def lower(setting: Setting, plan: Plan) -> Program:
         raise BadInput(
             "plan devices", plan.devices, f"the cluster has {setting.cluster.count}", "use a larger cluster"
         )
+    if is_apart(plan):
+        rule = "has islands, and what is lowered is the step of one"
+        raise BadInput("plan", plan.name, rule, "use trainwright simulate, or a plan without apart")
     instances = wire(setting.graph)
     stages = _stages(plan, instances)
     links = level_links(setting.cluster, setting.efficiency, setting.stack)

@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.plan.plan import Plan
 from trainwright.program.lower import Program, lower
 from trainwright.program.orders import check_orders
 from trainwright.program.setting import Setting
 from trainwright.program.spill import Spilled
-from trainwright.program.table import Table
+from trainwright.program.table import CATEGORIES, FROM_THE_START, Ints, Table
 from trainwright.program.tabulate import tabulate
 from trainwright.simulate.breakdown import Breakdown, breakdown
 from trainwright.simulate.memory import Peaks, peaks
@@ -81,21 +83,41 @@ class Simulated:
         check_needs(self.program, self.needs)
 
 
-def simulate_plan(setting: Setting, plan: Plan) -> Simulated:
+def simulate_plan(setting: Setting, plan: Plan, beside_bytes: float = 0.0) -> Simulated:
     """A plan on a model and a cluster, at the plan's precision, whether it fits or not.
 
+    Every device holds `beside_bytes` more than the plan says, throughout.
     `BadInput` if it breaks a rule, `Deadlock` (which is one) if its order and its data contradict each other.
     """
     program = lower(replace(setting, precision=plan.precision), plan)
     check_size(len(program.instances), plan.microbatches)
     check_orders(program)
-    timeline = simulate(recompute_apart(tabulate(program)))
+    timeline = simulate(hold_beside(recompute_apart(tabulate(program)), beside_bytes))
     spilled = find_spilled(program, timeline)
     if spilled is not None:
-        timeline = simulate(recompute_apart(tabulate(program, spilled)))
+        timeline = simulate(hold_beside(recompute_apart(tabulate(program, spilled)), beside_bytes))
     return Simulated(
         program=program, timeline=share_cores(timeline, setting.cluster.at_once), spilled=spilled
     )
+
+
+def hold_beside(table: Table, size_bytes: float) -> Table:
+    """The table where every place holds so many bytes more from start to end, as state."""
+    if not size_bytes:
+        return table
+    places = len(table.places)
+    return replace(
+        table,
+        buffer_place=np.append(table.buffer_place, np.arange(places)).astype(np.int32),
+        buffer_bytes=np.append(table.buffer_bytes, np.full(places, size_bytes)),
+        buffer_category=_more(table.buffer_category, CATEGORIES.index("optimizer"), places),
+        buffer_from=_more(table.buffer_from, FROM_THE_START, places),
+        first_reader=np.append(table.first_reader, np.full(places, table.first_reader[-1])),
+    )
+
+
+def _more(column: Ints, value: int, count: int) -> Ints:
+    return np.append(column, np.full(count, value)).astype(np.int32)
 
 
 def check_size(operators: int, microbatches: int) -> None:

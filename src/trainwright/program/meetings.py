@@ -1,0 +1,178 @@
+"""What the islands of a plan tell each other, when, and how long it takes on the links between them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainwright.algorithm.anatomy import Anatomy
+from trainwright.algorithm.ist import Ist, check_units
+from trainwright.algorithm.message import FLOAT_BYTES, Message, sent_bytes
+from trainwright.algorithm.protocol import Algorithm, Seat
+from trainwright.cluster.types import Cluster
+from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
+from trainwright.cost.constants import Stack
+from trainwright.cost.network import level_links
+from trainwright.cost.state import weight_sizes
+from trainwright.errors import BadInput
+from trainwright.model.graph import Graph, parameters
+from trainwright.program.anatomy import build_anatomy, check_dense, slice_graph
+from trainwright.program.setting import Setting
+
+_ROUNDS_BEFORE = 2  # rounds after which an algorithm does the same in each
+_COSTS = {"all-reduce": all_reduce_s, "all-gather": all_gather_s, "all-to-all": all_to_all_s}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apartness:
+    """Islands that learn together: the algorithm, the model as it knows it, and how many they are."""
+
+    algorithm: Algorithm
+    anatomy: Anatomy
+    islands: int
+
+    @property
+    def every(self) -> int:
+        """Steps of a round."""
+        return int(self.algorithm.every)  # type: ignore[attr-defined]
+
+    @property
+    def exact_steps(self) -> int:
+        """Steps of a run in which islands sum gradients as exact training does."""
+        names = ("warmup", "finish", "exact")
+        return sum(int(getattr(self.algorithm, name, 0)) for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """What is told after so many steps of a round: it must have arrived `delay` steps later.
+
+    `link_s` is the time on the links between islands, `apply_s` what devices then do with it: the outer step,
+    and the gather inside the island of what each device has taken part in for the others.
+    """
+
+    after: int
+    delay: int
+    messages: tuple[Message, ...]
+    link_s: float
+    apply_s: float
+
+
+def build_apartness(graph: Graph, seq: int, algorithm: Algorithm, islands: int) -> Apartness:
+    """Islands that train a model by an algorithm; raises if it cannot be divided as the algorithm wants."""
+    if islands < 2:
+        rule = "leaves nobody to learn together with"
+        raise BadInput("islands", islands, rule, "use a cluster of several, or leave out --algorithm")
+    anatomy = build_anatomy(graph, seq)
+    if isinstance(algorithm, Ist):
+        check_dense(graph)
+        check_units(anatomy)
+        least = min(anatomy.units.values())
+        if least < islands:
+            rule = f"are more than the {least} units (heads with their keys) that a layer has"
+            raise BadInput("islands", islands, rule, "use fewer islands, or diloco")
+    return Apartness(algorithm=algorithm, anatomy=anatomy, islands=islands)
+
+
+def island_graph(graph: Graph, apart: Apartness) -> Graph:
+    """What an island trains: the model, or the largest slice of it."""
+    if not isinstance(apart.algorithm, Ist):
+        return graph
+    return slice_graph(graph, apart.algorithm.cut(apart.anatomy, apart.islands))
+
+
+def held_share(stack: Stack, precision: str, weights_bytes: float, graph: Graph) -> float:
+    """The share of its island's weights that a device holds which has so many bytes of them."""
+    weight, _ = weight_sizes(stack, np.array(precision == "fp32"))
+    return min(weights_bytes / (float(weight) * parameters(graph)), 1.0)
+
+
+def island_cluster(cluster: Cluster, islands: int) -> Cluster:
+    """One island: an equal part of the devices that no level of the network cuts through."""
+    devices, rest = divmod(cluster.count, islands)
+    inside = 1
+    for level in cluster.levels:
+        whole = inside * level.size
+        if not rest and devices % inside == 0 and whole % devices == 0:
+            return replace(cluster, count=devices)
+        inside = whole
+    sizes = ", ".join(str(each) for each in island_counts(cluster)) or "none by its levels"
+    rule = f"do not divide {cluster.count} devices along the levels of their network"
+    raise BadInput("islands", islands, rule, f"use what its levels make: {sizes}")
+
+
+def island_counts(cluster: Cluster) -> tuple[int, ...]:
+    """How many islands there are if they are what each level but the outermost joins; fewest first."""
+    insides = np.cumprod([level.size for level in cluster.levels]).tolist()
+    return tuple(cluster.count // inside for inside in reversed(insides[:-1]) if not cluster.count % inside)
+
+
+def beside_bytes(apart: Apartness, slice_elements: int, devices: int) -> float:
+    """What each of an island's devices holds beside the model that it trains, by the algorithm's own account.
+
+    An outer model with its momentum, homes of divided weights; the rest of the whole model's state, if that
+    is ever trained. All of an island's devices share it alike.
+    """
+    memory = apart.algorithm.memory(apart.anatomy, apart.islands)
+    more = (memory.weights - slice_elements) + (memory.gradients - slice_elements)
+    more += 2.0 * (memory.moments - slice_elements) + memory.beside
+    return FLOAT_BYTES * more / devices
+
+
+def round_messages(apart: Apartness) -> tuple[tuple[int, tuple[Message, ...]], ...]:
+    """After which step of a round an island passes what to collectives; a round like all but first and last.
+
+    What is fetched before the first step of a round is told when the one before it ends.
+    """
+    before, every = apart.exact_steps, apart.every
+    first = before + _ROUNDS_BEFORE * every
+    seat = Seat(rank=0, workers=apart.islands, steps=first + 4 * every + before)
+    found: dict[int, list[Message]] = {}
+    for step in range(every):
+        for message in apart.algorithm.messages(apart.anatomy, seat, first + step):
+            fetched = step == 0 and message.kind == "all-to-all"
+            found.setdefault(every if fetched else step + 1, []).append(message)
+    return tuple((after, tuple(messages)) for after, messages in sorted(found.items()))
+
+
+def build_meetings(setting: Setting, apart: Apartness, held: float) -> tuple[Meeting, ...]:
+    """The meetings of a round on a whole cluster, where a device holds that share of its island's weights.
+
+    Each of an island's devices tells its equal part to the devices of the other islands that have the same.
+    """
+    devices = setting.cluster.count // apart.islands
+    links = level_links(setting.cluster, setting.efficiency, setting.stack)
+    delay = int(getattr(apart.algorithm, "delay", 0))
+    return tuple(
+        Meeting(
+            after=after, delay=delay, messages=messages,
+            link_s=sum(_link_s(links, each, apart.islands, devices) for each in messages),
+            apply_s=sum(_apply_s(setting, apart, each, held) for each in messages),
+        )
+        for after, messages in round_messages(apart)
+    )  # fmt: skip
+
+
+def _link_s(links: tuple[Link, ...], message: Message, islands: int, devices: int) -> float:
+    where = span(links, np.full(1, float(islands)), np.full(1, float(devices)))
+    return float(_COSTS[message.kind](links, where, np.full(1, message.bytes / devices))[0])
+
+
+def _apply_s(setting: Setting, apart: Apartness, message: Message, held: float) -> float:
+    """The outer step on a device's part of a message, and the gather of it by devices with copies of it.
+
+    Copies are taken to stand as far from each other as they can inside the island.
+    """
+    island = replace(setting.cluster, count=setting.cluster.count // apart.islands)
+    links = level_links(island, setting.efficiency, setting.stack)
+    beside = apart.algorithm.memory(apart.anatomy, apart.islands).beside / apart.anatomy.elements
+    touched = 2.0 * (1.0 + beside) * message.bytes / island.count  # read and written
+    copies = max(round(island.count * held), 1)
+    where = span(links, np.full(1, float(copies)), np.full(1, float(max(island.count // copies, 1))))
+    gathered = all_gather_s(links, where, np.full(1, held * message.bytes))
+    rate = island.device.memory[0].bytes_per_s * setting.efficiency.memory
+    return touched / rate + float(gathered[0])
+
+
+def round_sent_bytes(meetings: tuple[Meeting, ...], islands: int) -> float:
+    """What an island sends to others in a round."""
+    return sum(sent_bytes(each, islands) for meeting in meetings for each in meeting.messages)
