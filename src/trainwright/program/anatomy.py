@@ -88,7 +88,8 @@ def slice_graph(graph: Graph, cut: Cut) -> Graph:
 
 def _sliced(graph: Graph, segment: Segment, held: Mapping[str, int], block: str) -> Segment:
     """A segment whose blocks hold as many units as the first of them."""
-    sizes, changed = segment_sizes(graph, segment), {}
+    sizes = segment_sizes(graph, segment)
+    changed: dict[str, int] = {}
     heads, ffn = held.get(f"{block}/{HEADS}"), held.get(f"{block}/{FFN}")
     if heads is not None:
         changed |= {"kv_heads": heads, "heads": heads * (sizes["heads"] // sizes["kv_heads"])}
