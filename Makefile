@@ -18,7 +18,7 @@ plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON u
 
 test: .venv/.installed-dev  ## every test
 	tests/web/chromium.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 thorough: .venv/.installed-dev  ## the comparisons of runs with one device again, with more plans: about half an hour
 	THOROUGH=1 $(BIN)/python -m pytest tests/runtime/test_equality.py tests/runtime/test_random_plans.py
