@@ -1,0 +1,63 @@
+"""What algorithms have been measured to lose against exact data parallelism, as package data.
+
+`risk.toml` says how it was written.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risk:
+    """The loss of a trained model above exact data parallelism's after as many steps, relative to that.
+
+    `low` and `high` are the 95 % interval of its mean over seeds. `accuracy_points` is the accuracy less
+    exact training's, in points of a hundred. It was measured on small networks: a warning, not a forecast.
+    """
+
+    algorithm: str
+    network: str  # "mlp" or "transformer"
+    workers: int
+    excess_loss: float
+    low: float
+    high: float
+    accuracy_points: float | None
+    seeds: int
+    source: str  # the command that measured it, and when
+    setting: str = ""  # the algorithm with its hyperparameters, as `parse_algorithm` reads it
+
+
+def measured_risks(algorithm_name: str) -> tuple[Risk, ...]:
+    """All that was measured of an algorithm: by network, count of workers and setting."""
+    return tuple(each for each in all_risks() if each.algorithm == algorithm_name)
+
+
+@cache
+def all_risks() -> tuple[Risk, ...]:
+    """The whole table, as it ships."""
+    text = (files("trainwright.algorithm") / "risk.toml").read_text(encoding="utf-8")
+    return parse_risks(text)
+
+
+def parse_risks(text: str) -> tuple[Risk, ...]:
+    """A table of risks from its text."""
+    return tuple(Risk(**{"accuracy_points": None, **each}) for each in tomllib.loads(text)["risk"])
+
+
+def render_risks(risks: tuple[Risk, ...], head: str) -> str:
+    """The text that `parse_risks` reads, with a comment on top."""
+    parts = ["".join(f"# {line}\n" for line in head.splitlines())]
+    for each in risks:
+        parts.append("[[risk]]\n" + "".join(_written(name, getattr(each, name)) for name in _FIELDS))
+    return "\n".join(parts)
+
+
+_FIELDS = tuple(Risk.__dataclass_fields__)
+
+
+def _written(name: str, value: str | float | None) -> str:
+    if value is None:
+        return ""
+    return f'{name} = "{value}"\n' if isinstance(value, str) else f"{name} = {value}\n"

@@ -1,0 +1,23 @@
+"""What algorithms have been measured to lose: the table that ships."""
+
+from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm, render_algorithm
+from trainwright.algorithm.risk import all_risks, measured_risks, parse_risks, render_risks
+
+
+def test_every_risk_that_ships_is_of_an_algorithm_there_is_and_has_an_interval_around_it() -> None:
+    assert all_risks()
+    for each in all_risks():
+        assert each.algorithm in ALGORITHMS
+        assert each.network in ("mlp", "transformer")
+        assert each.low <= each.excess_loss <= each.high
+        assert each.seeds >= 3
+        assert render_algorithm(parse_algorithm(each.setting)).startswith(each.algorithm)
+
+
+def test_risks_are_found_by_the_name_of_their_algorithm() -> None:
+    assert {each.algorithm for each in measured_risks("ist")} == {"ist"}
+    assert measured_risks("unheard-of") == ()
+
+
+def test_a_table_of_risks_is_read_as_it_is_written() -> None:
+    assert parse_risks(render_risks(all_risks(), "One line.\nAnother.")) == all_risks()
