@@ -7,6 +7,7 @@ import numpy as np
 
 from trainwright.cluster.types import Cluster, Device, Level, MemoryTier, Network
 from trainwright.cost.constants import Efficiency, Stack
+from trainwright.cost.fabric import PERFECT, alike
 from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
@@ -38,14 +39,14 @@ def round_cluster(count: int, node: int = 8, device: Device | None = None) -> Cl
     return Cluster(name="round", device=device or round_device(), network=network, count=count)
 
 
-def perfect(**changes: float) -> Efficiency:
+def perfect(**changes: Any) -> Efficiency:
     """A device that reaches its datasheet at every shape, with no latency."""
-    ideal = {
+    ideal: dict[str, Any] = {
         field.name: 0.0 if field.name.endswith("_s") or field.name in ("depth", "tile_penalty") else 1.0
         for field in fields(Efficiency)
         if field.type in (float, "float")
     }
-    return Efficiency(**(ideal | changes))  # type: ignore[arg-type]
+    return Efficiency(**({"fabrics": alike(PERFECT)} | ideal | changes))
 
 
 def free_stack(**changes: Any) -> Stack:

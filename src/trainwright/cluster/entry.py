@@ -5,7 +5,16 @@ from math import prod
 from typing import Any, TypeVar
 
 from trainwright.cluster.sites import shared_rate
-from trainwright.cluster.types import ACCESSES, DTYPES, TOPOLOGIES, Device, Level, MemoryTier, Network
+from trainwright.cluster.types import (
+    ACCESSES,
+    DTYPES,
+    FABRICS,
+    TOPOLOGIES,
+    Device,
+    Level,
+    MemoryTier,
+    Network,
+)
 from trainwright.errors import BadInput, UnknownName
 from trainwright.units import parse_quantity
 
@@ -20,7 +29,7 @@ NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "le
 TIER_KEYS = ("name", "capacity", "bandwidth", "latency", "access", "shared")
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
-    "algorithms", "group_bandwidth",
+    "algorithms", "fabric", "group_bandwidth",
 )  # fmt: skip
 
 
@@ -151,6 +160,9 @@ def _build_level(table: Table, thing: str, inside: int) -> Level:
         raise BadInput(
             f"{thing} in_network_reduction", reduces, "is neither true nor false", "write true or false"
         )
+    fabric = table.get("fabric", "")
+    if fabric not in ("", *FABRICS):
+        raise UnknownName(f"{thing} fabric", str(fabric), FABRICS)
     size = table.get("size", 0)
     return Level(
         name=_required(table, "name", thing, _text),
@@ -161,6 +173,7 @@ def _build_level(table: Table, thing: str, inside: int) -> Level:
         in_network_reduction=reduces,
         oversubscription=ratio(table.get("oversubscription", 1.0), f"{thing} oversubscription"),
         algorithms=_names(table.get("algorithms", []), f"{thing} algorithms"),
+        fabric=fabric,
     )
 
 

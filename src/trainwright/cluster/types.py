@@ -29,6 +29,10 @@ EVEN: tuple[Placed, ...] = ()  # a spill order of nothing: every tensor lies in 
 HybridModel = Literal["serial", "concurrent"]
 HYBRIDS: tuple[HybridModel, ...] = ("serial", "concurrent")
 HOST_SHARE = 0.8  # of the memory that software copies to; the rest is the host's own
+# Kinds of links whose collectives were measured. InfiniBand and RoCE are both rdma.
+FABRICS = (
+    "nvlink2", "nvlink3", "nvlink4", "nvlink5", "pcie", "pcie-bridged", "xgmi", "rdma", "efa", "tcpxo", "tcp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,7 @@ class Level:
     in_network_reduction: bool = False
     oversubscription: float = 1.0
     algorithms: tuple[str, ...] = ()
+    fabric: str = ""  # the kind of link, whose constants its collectives have; "": by its place
 
     def __post_init__(self) -> None:
         for name in self.algorithms:

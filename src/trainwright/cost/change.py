@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from trainwright.cluster.types import Cluster, Level
 from trainwright.cost.constants import Efficiency
+from trainwright.cost.fabric import slower
 from trainwright.errors import BadInput, UnknownName
 
 _LEAST, _MOST = 0.01, 100.0
@@ -64,14 +65,10 @@ def _bandwidth(place: Place, factor: float) -> Place:
 
 
 def _latency(place: Place, factor: float) -> Place:
-    """Hardware and software latency of every hop."""
+    """Latency of every hop, in hardware and software, and of the start of collectives."""
     slow = _levels(place, lambda _, level: replace(level, latency_s=factor * level.latency_s))
-    efficiency = replace(
-        place.efficiency,
-        inner_latency_s=factor * place.efficiency.inner_latency_s,
-        outer_latency_s=factor * place.efficiency.outer_latency_s,
-    )
-    return replace(slow, efficiency=efficiency)
+    fabrics = {name: slower(fabric, factor) for name, fabric in place.efficiency.fabrics.items()}
+    return replace(slow, efficiency=replace(place.efficiency, fabrics=fabrics))
 
 
 RESOURCES: Mapping[str, Callable[[Place, float], Place]] = {

@@ -17,12 +17,15 @@ class Link:
 
     inside: int  # devices joined by this level and the levels below it
     bytes_per_s: float  # achieved per device and direction, over all of its links at this level
-    latency_s: float  # per hop of a collective, software included
+    latency_s: float  # per doubling of a tree, software included
     reduction: bool  # the switch reduces: an all-reduce sends its data once
     topology: str = "switch"
     size: int = 1  # groups of the level below that it joins
     table: CollectiveTable | None = None  # measured times, which go before all formulas
-    hop_s: float = 0.0  # from member to member of a ring that is under way
+    hop_s: float = 0.0  # from member to member of a ring that is under way; 0: as long as a latency
+    start_s: float = 0.0  # once per collective
+    extra_s: float = 0.0  # of the latency, what the software adds to every algorithm
+    reducing: float = 0.8  # rate of a switch that reduces, of the rate of rings
     times: float = 1.0  # as long as measured, on links of another rate
     algorithms: tuple[str, ...] = ()  # of which the cheapest is taken; none: those of the fitted constants
 
@@ -87,7 +90,6 @@ def _times(factors: Sequence[Array]) -> Array:
     return product
 
 
-_IN_NETWORK = 1.3  # measured: NVLink SHARP moves all-reduces so much faster than a ring (480, 370 GB/s)
 _AXES = {"ring": 1, "torus2d": 2, "torus3d": 3}  # of direct networks: two links along each
 
 
@@ -121,21 +123,36 @@ def ring_bytes_per_s(links: Sequence[Link], where: Span) -> Array:
     return slowest
 
 
-def _ring_latency_s(links: Sequence[Link], where: Span) -> Array:
-    """One trip around the ring: every hop waits for its level's latency."""
+def _start_s(links: Sequence[Link], where: Span) -> Array:
+    """Before the first byte moves: the longest start of the levels that are spanned."""
     total = np.zeros(where.size.shape)
-    outer = where.size
-    for link, below, fan in zip(links, where.below, where.fan, strict=True):
-        groups = outer / (below * fan)
-        total += link.latency_s * (fan - 1) * groups
+    for link, fan in zip(links, where.fan, strict=True):
+        np.maximum(total, np.where(fan > 1, link.start_s, 0.0), out=total)
     return total
 
 
-def _hops_s(links: Sequence[Link], where: Span) -> Array:
-    """The hops of a ring under way; on tori, where rings of every axis run side by side, none are counted."""
+def _hop_s(link: Link) -> float:
+    """From one member to the next: a hop of a ring, or a latency where there are none."""
+    return link.hop_s + link.extra_s if link.hop_s > 0 else link.latency_s
+
+
+def _round_s(link: Link, fan: Array, groups: Array | float = 1.0) -> Array:
+    """Once around the members of one level, in each of the groups that a ring passes one after the other.
+
+    On tori, where rings of every axis run side by side, there are no hops: two doublings' worth of latency
+    if that is less.
+    """
+    doublings = np.ceil(np.log2(np.maximum(fan, 1.0)))
+    if link.hop_s > 0:
+        return np.asarray(link.hop_s * (fan - 1.0) * groups + 2.0 * link.extra_s * doublings)
+    return np.asarray(link.latency_s * np.minimum((fan - 1.0) * groups, 2.0 * doublings))
+
+
+def _ring_latency_s(links: Sequence[Link], where: Span) -> Array:
+    """One trip around the ring through all members."""
     total = np.zeros(where.size.shape)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
-        total += link.hop_s * (fan - 1) * where.size / (below * fan)
+        total += _round_s(link, fan, where.size / (below * fan))
     return total
 
 
@@ -170,12 +187,12 @@ def _half_s(link: Link, fan: Array, size_bytes: Array) -> Array:
     ways: list[Array] = []
     for name in link.algorithms or ("ring", "halving-doubling"):
         if name == "ring":
-            ways.append(sent / paired + (fan - 1.0) * link.latency_s)
+            ways.append(sent / paired + (fan - 1.0) * _hop_s(link))
         elif name == "halving-doubling":
             one = link.bytes_per_s * _one_link(link) if link.topology == "full" else paired
             ways.append(sent / one + doublings * link.latency_s)
         elif name == "direct":
-            ways.append(sent / rate + link.latency_s)
+            ways.append(sent / rate + _hop_s(link))
         elif name == "dimension-wise":
             axes = _AXES[link.topology]
             spanned = np.clip(np.round(_usable(link, fan) * axes), 1.0, axes)
@@ -191,8 +208,8 @@ def _sum_s(link: Link, fan: Array, size_bytes: Array) -> Array:
         doublings = np.ceil(np.log2(np.maximum(fan, 1.0)))
         best = np.minimum(best, 2.0 * size_bytes / rate + 2.0 * doublings * link.latency_s)
     if "in-network" in link.algorithms:
-        sent = 2.0 * (fan - 1.0) / fan * size_bytes
-        best = np.minimum(best, sent / (_IN_NETWORK * rate) + 2.0 * link.latency_s)
+        sent = (fan + 1.0) / fan * size_bytes
+        best = np.minimum(best, sent / (link.reducing * rate) + 2.0 * link.latency_s)
     return best
 
 
@@ -203,7 +220,7 @@ def _chosen_s(
     total = np.zeros(np.broadcast(where.size, size_bytes).shape)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
         total = total + np.where(fan > 1, cost(link, np.maximum(fan, 1.0), size_bytes / below), 0.0)
-    return total
+    return total + _start_s(links, where)
 
 
 def _states(links: Sequence[Link]) -> bool:
@@ -221,17 +238,16 @@ def is_straight(links: Sequence[Link]) -> bool:
 def all_gather_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
     """Time until every member holds all `size_bytes`.
 
-    Ring: (n−1)/n·bytes/bandwidth plus latency: the start, and then n−1 hops, as gathers and scatters of
-    many bytes have no logarithmic algorithm that is as fast. So half of the bandwidth is reached at a size
-    that grows with n, as SimAI's tables of ring collectives on 16 to 1,024 devices have it.
+    Ring: the start, n−1 hops, and (n−1)/n·bytes/bandwidth, as gathers and scatters of many bytes have no
+    logarithmic algorithm that is as fast. So half of the bandwidth is reached at a size that grows with n,
+    as SimAI's tables of ring collectives on 16 to 1,024 devices have it.
     """
     if (found := _measured_s(links, "all_gather", where.size, size_bytes)) is not None:
         return found
     if _states(links):
         return _chosen_s(links, where, size_bytes, _half_s)
     n = where.size
-    latency = np.minimum(_ring_latency_s(links, where), 2.0 * _tree_latency_s(links, where))
-    latency = np.maximum(latency, _hops_s(links, where))
+    latency = _start_s(links, where) + _ring_latency_s(links, where)
     return np.where(n > 1, (n - 1) / n * size_bytes / ring_bytes_per_s(links, where) + latency, 0.0)
 
 
@@ -243,14 +259,47 @@ def _level_by_level_s(links: Sequence[Link], where: Span, size_bytes: Array) -> 
     total = np.zeros(where.size.shape)
     for link, below, fan in zip(links, where.below, where.fan, strict=True):
         rate = link.bytes_per_s * _usable(link, fan)
-        hops = np.minimum(fan - 1.0, 2.0 * np.ceil(np.log2(np.maximum(fan, 1.0))))
-        time_s = 2.0 * (fan - 1.0) / fan * size_bytes / below / rate + 2.0 * hops * link.latency_s
+        time_s = 2.0 * (fan - 1.0) / fan * size_bytes / below / rate + 2.0 * _round_s(link, fan)
         total += np.where(fan > 1, time_s, 0.0)
     return total
 
 
+def _tree_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
+    """Up and down a pair of trees, all levels busy at once.
+
+    In a pair of binary trees each group sends everything twice; two groups, each the root of one tree, send
+    it once. So all-reduces over two nodes are nearly twice as fast as over more, which nccl-tests on two
+    nodes show. Switches that reduce take (n+1)/n.
+    """
+    slowest = np.zeros(where.size.shape)
+    for link, below, fan in zip(links, where.below, where.fan, strict=True):
+        times = np.where(fan > 2, 2.0, 1.0)
+        if link.reduction:
+            times = np.where(fan > 2, np.minimum(times, (fan + 1.0) / fan / link.reducing), times)
+        time_s = times * size_bytes / (link.bytes_per_s * _usable(link, fan) * below)
+        np.maximum(slowest, np.where(fan > 1, time_s, 0.0), out=slowest)
+    return slowest + 2.0 * _tree_latency_s(links, where)
+
+
+def _switched_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
+    """Reduced by the switches of every level that is spanned; endless where one of them cannot, or for two.
+
+    Each member sends everything to be reduced and the n-th part of the sum to be spread, (n+1)/n in all, at
+    a rate of its own (NVLink SHARP on 5 to 8 devices, within 2 %).
+    """
+    n = where.size
+    slowest = np.zeros(n.shape)
+    for link, below, fan in zip(links, where.below, where.fan, strict=True):
+        rate = link.bytes_per_s * _usable(link, fan) * below * (link.reducing if link.reduction else 0.0)
+        time_s = np.divide(
+            (n + 1.0) / n * size_bytes, rate, out=np.full(n.shape, np.inf), where=(rate > 0) & (n > 2)
+        )
+        np.maximum(slowest, np.where(fan > 1, time_s, 0.0), out=slowest)
+    return slowest + 2.0 * _switch_latency_s(links, where)
+
+
 def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
-    """Time until every member holds the sum: the fastest of ring, tree, level by level, and in-network; or
+    """Time until every member holds the sum: the fastest of ring, trees, level by level, and in-network; or
     level by level with those algorithms that the levels state.
     """
     if (found := _measured_s(links, "all_reduce", where.size, size_bytes)) is not None:
@@ -258,19 +307,15 @@ def all_reduce_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array
     if _states(links):
         return _chosen_s(links, where, size_bytes, _sum_s)
     n = where.size
-    bandwidth = ring_bytes_per_s(links, where)
-    ring = 2.0 * (n - 1) / n * size_bytes / bandwidth + 2.0 * _ring_latency_s(links, where)
-    tree = 2.0 * size_bytes / bandwidth + 2.0 * _tree_latency_s(links, where)
-    best = np.minimum(np.minimum(ring, tree), _level_by_level_s(links, where, size_bytes))
-    reduced = np.ones(n.shape, dtype=bool)
-    for link, fan in zip(links, where.fan, strict=True):
-        reduced &= (fan <= 1) | link.reduction
-    if reduced.any():
-        switched = 2.0 * (n - 1) / n * size_bytes / (_IN_NETWORK * bandwidth) + 2.0 * _switch_latency_s(
-            links, where
-        )
-        best = np.where(reduced & (n > 2), np.minimum(best, switched), best)
-    return np.where(n > 1, best, 0.0)
+    ring = 2.0 * (n - 1) / n * size_bytes / ring_bytes_per_s(links, where) + 2.0 * _ring_latency_s(
+        links, where
+    )
+    best = np.minimum(
+        np.minimum(ring, _tree_s(links, where, size_bytes)), _level_by_level_s(links, where, size_bytes)
+    )
+    if any(link.reduction for link in links):
+        best = np.minimum(best, _switched_s(links, where, size_bytes))
+    return np.where(n > 1, _start_s(links, where) + best, 0.0)
 
 
 def reduce_scatter_s(links: Sequence[Link], where: Span, size_bytes: Array) -> Array:
@@ -299,7 +344,7 @@ def all_to_all_s(links: Sequence[Link], where: Span, size_bytes: Array, copies: 
         leaving = np.where(fan > 1, pieces, 0.0) * size_bytes
         rate = link.bytes_per_s * _usable(link, fan) / _hops(link, fan)
         np.maximum(slowest, leaving / rate, out=slowest)
-    return np.where(n > 1, slowest + 2.0 * _tree_latency_s(links, where), 0.0)
+    return np.where(n > 1, slowest + _start_s(links, where) + 2.0 * _tree_latency_s(links, where), 0.0)
 
 
 def _one_link(link: Link) -> float:
@@ -317,6 +362,6 @@ def send_s(links: Sequence[Link], stride: Array, size_bytes: Array) -> Array:
         return found
     result = np.full(np.broadcast(stride, size_bytes).shape, np.nan)
     for link in reversed(links):
-        time_s = size_bytes / (link.bytes_per_s * _one_link(link)) + link.latency_s
+        time_s = size_bytes / (link.bytes_per_s * _one_link(link)) + _hop_s(link)
         result = np.where((stride < link.inside) | np.isnan(result), time_s, result)
     return result

@@ -1,8 +1,10 @@
 """The fitted constants of a prediction: what devices reach of their datasheets, what stacks add to it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.cost.kernels import Kernels
 from trainwright.cost.table import CollectiveTable
 
@@ -26,15 +28,11 @@ class Efficiency:
     memory: float = 0.80  # of memory bandwidth, streaming kernels
     attention_forward: float = 0.55  # fused attention, of the 16-bit peak, causal FLOPs
     attention_backward: float = 0.42
-    inner_link: float = 0.80  # of the innermost level's bandwidth
-    outer_link: float = 0.85  # of the outer levels' bandwidth
+    inner_link: float = (
+        0.0  # of the innermost level's bandwidth, where one's own machine says; 0: its fabric's
+    )
+    outer_link: float = 0.0  # of the outer levels' bandwidth, the same
     host_link: float = 0.7  # of the bandwidth to the host, pinned copies beside other traffic
-    inner_latency_s: float = 6e-6  # per hop, software included
-    outer_latency_s: float = 15e-6
-    # A hop of a ring that is under way, as NCCL's own tuning has it for its Simple protocol (tuning.cc of
-    # 2.19, recalled): over NVLink and over the network. Not fitted.
-    inner_hop_s: float = 3.4e-6
-    outer_hop_s: float = 14e-6
     runs: int = (
         0  # measured runs that the numbers rest on; 0: kernels of the device, or its family's or class's
     )
@@ -42,6 +40,7 @@ class Efficiency:
     buffered: bool = False  # products read operands again that the on-chip buffer does not hold
     kernels: Kernels | None = None  # times measured on a machine, instead of the fractions above
     table: CollectiveTable | None = None
+    fabrics: Mapping[str, Fabric] = field(default_factory=lambda: DEFAULTS)  # of all networks, by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ class Stack:
     zero_overlap: float = 0.5  # the same for the reductions and gathers of ZeRO-1 and 2
     zero_layer_s: float = 0.0  # per layer and step of ZeRO-1 and 2: many small collectives instead of one
     outer_share: float = 1.0  # of the outer links' achieved bandwidth that its collectives reach
-    outer_extra_s: float = 0.0  # latency per hop on outer links beyond the device's
+    outer_extra_s: float = 0.0  # latency per hop on outer links beyond the fabric's
     pp_overlap: float = 0.0
     ep_overlap: float = 0.0
     ep_dedupe: bool = False  # a token crosses to a node once, however many of its experts are there (DeepEP)

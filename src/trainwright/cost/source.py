@@ -10,6 +10,7 @@ from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import OWN, Efficiency, Stack
 from trainwright.cost.expected import render_expected
+from trainwright.cost.fabric import PERFECT, alike
 from trainwright.cost.fitted import Source, fitted_source
 from trainwright.cost.kernels import build_kernels
 from trainwright.cost.load import Constants, Interval
@@ -27,8 +28,7 @@ SHARES = (
 # Nothing is lost on the way to the datasheet's rates.
 ROOFLINE = Efficiency(
     gemm=1.0, gemm_fp8=1.0, gemm_fp4=1.0, depth=0.0, tile_penalty=0.0, kernel_s=0.0, memory=1.0,
-    attention_forward=1.0, attention_backward=1.0, inner_link=1.0, outer_link=1.0, host_link=1.0,
-    inner_latency_s=0.0, outer_latency_s=0.0, inner_hop_s=0.0, outer_hop_s=0.0, basis="roofline",
+    attention_forward=1.0, attention_backward=1.0, host_link=1.0, fabrics=alike(PERFECT), basis="roofline",
     buffered=True,
 )  # fmt: skip
 # What to expect of times measured on the very machine: see docs/accuracy_here.md.
@@ -173,7 +173,7 @@ def _told(
             "memory: a projection far beyond what was measured, with a wide range."
         )
     if not same_network:
-        notes.append("Collectives: by formula, with the device's fitted constants; none were measured.")
+        notes.append("Collectives: by formula, with constants of the fabric; none were measured.")
     if profile.missing:
         notes.append(f"The profile lacks {', '.join(profile.missing)}: timed as what is most alike.")
     return tuple(notes)

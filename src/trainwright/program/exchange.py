@@ -16,7 +16,10 @@ Floats = NDArray[np.float64]
 def build_exchange(
     source: Layout, target: Layout, dims: Mapping[str, int], element_bytes: float, network: Network
 ) -> Move:
-    """The exchange between two layouts; it takes as long as the device that sends or receives longest."""
+    """The exchange between two layouts; it takes as long as the device that sends or receives longest.
+
+    Its messages are started together, as those of an all-to-all: the latency is paid once.
+    """
     cells = _cells(source, dims)
     volumes = _overlaps(source, target, dims, [copies[0] for copies in cells]) * element_bytes
     senders = _senders(source, target, cells)
@@ -24,7 +27,7 @@ def build_exchange(
     levels = levels_between(network, network.places(senders), network.places(receivers))
     lines = np.array(send_lines(network))
     moved = (volumes > 0) & (levels > 0)
-    seconds = np.where(moved, lines[levels, 0] + lines[levels, 1] * volumes, 0.0)
+    seconds = np.where(moved, lines[levels, 1] * volumes, 0.0)
     order = {device: index for index, device in enumerate(source.mesh.devices)}
     ranks = np.array([[order[device] for device in row] for row in senders.tolist()])
     count = len(source.mesh.devices)
@@ -36,8 +39,19 @@ def build_exchange(
         target=target,
         axes=(),
         sent_bytes=float(sent.max()),
-        seconds=float(max(sending_s.max(), seconds.sum(axis=1).max())),
+        seconds=_latency_s(network, np.where(moved, levels, 0), source, target)
+        + float(max(sending_s.max(), seconds.sum(axis=1).max())),
     )
+
+
+def _latency_s(network: Network, levels: Ints, source: Layout, target: Layout) -> float:
+    """What an exchange over these levels takes without bytes: one message, or an all-to-all of them."""
+    if not levels.any():
+        return 0.0
+    if (levels > 0).sum() == 1:
+        return float(send_lines(network)[levels.max()][0])
+    devices = sorted({*source.mesh.devices, *target.mesh.devices})
+    return network.seconds("all_to_all", [devices], 0.0)
 
 
 def exchange_messages(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainwright.cluster.types import Cluster, Device, Level, MemoryTier, Network
 from trainwright.cost.constants import OWN, Efficiency
+from trainwright.cost.fabric import PERFECT, alike
 from trainwright.cost.load import load_constants
 from trainwright.cost.source import Source, build_source, load_profile
 from trainwright.model.graph import Graph
@@ -34,8 +35,7 @@ def build_setting(graph: Graph, count: int, seq: int, precision: str, profile: P
     )
     efficiency = Efficiency(
         gemm=1.0, depth=0.0, tile_penalty=0.0, kernel_s=_OPERATOR_S, memory=1.0, attention_forward=0.5,
-        attention_backward=0.5, inner_link=1.0, outer_link=1.0, inner_latency_s=_LATENCY_S,
-        outer_latency_s=_LATENCY_S, inner_hop_s=0.0, outer_hop_s=0.0, basis="here",
+        attention_backward=0.5, fabrics=alike(replace(PERFECT, latency_s=_LATENCY_S)), basis="here",
     )  # fmt: skip
     cluster = Cluster(name="here", device=device, network=network, count=count)
     return Setting(

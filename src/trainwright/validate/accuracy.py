@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from trainwright.cost.load import Constants
+from trainwright.validate.collective_fit import Judged
+from trainwright.validate.collective_page import render_collectives
 from trainwright.validate.compare import Errors, errors_by, ranges
 from trainwright.validate.dataset import Dataset, Predictions, measured, predict
 from trainwright.validate.held_out import HeldOut
-from trainwright.validate.kernels import KernelError, collective_errors, gemm_errors
+from trainwright.validate.kernels import KernelError, gemm_errors
 from trainwright.validate.problem import Array, Mask, sources
 from trainwright.validate.ranking import Ranked, rank_groups
 
@@ -24,6 +26,7 @@ class Evidence:
     constants: Constants
     held: HeldOut
     tables: Path
+    collectives: Judged
 
 
 def render_accuracy(evidence: Evidence) -> str:
@@ -40,9 +43,7 @@ def render_accuracy(evidence: Evidence) -> str:
         _ranking(rank_groups(evidence.dataset, predictions)),
         _intervals(evidence),
         _kernels("Matrix products", gemm_errors(evidence.tables / "gemm.csv", constants)),
-        _kernels(
-            "Collectives inside a node", collective_errors(evidence.tables / "collectives.csv", constants)
-        ),
+        render_collectives(evidence.collectives),
         _constants(constants),
         _weak(evidence, predictions),
     ]
@@ -259,8 +260,6 @@ def _constants(constants: Constants) -> str:
         "attention_forward",
         "attention_backward",
         "memory",
-        "inner_link",
-        "outer_link",
     )
     devices = [
         (unit, *(_number(getattr(e, f)) for f in fields)) for unit, e in constants.efficiencies.items()
@@ -299,9 +298,10 @@ def _weak(evidence: Evidence, predictions: Predictions) -> str:
         "misses whatever is "
         "peculiar to it: nanotron's stalls with pipelines would have been missed altogether. Devices "
         "without runs "
-        "(every AMD, Intel and AWS device, most TPUs) rest on kernels or on their class. Collectives "
-        "across nodes are "
-        "seen only through runs. A stage's layers are taken as the mean layer, so pipelines of models "
+        "(every AMD, Intel and AWS device, most TPUs) rest on kernels or on their class. Gathers "
+        "across nodes, "
+        "which sharded training waits for, are in one table of collectives only, whose measurement is not "
+        "stated. A stage's layers are taken as the mean layer, so pipelines of models "
         "with uneven "
         "layers are less well known than the tables suggest."
     )

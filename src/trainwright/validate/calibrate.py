@@ -1,4 +1,7 @@
-"""The fit of the constants of time to measured runs: few, physical, held to priors."""
+"""The fit of the constants of time to measured runs: few, physical, held to priors.
+
+Those of links are not among them: `collective_fit` has them from collectives measured alone.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +32,7 @@ from trainwright.validate.problem import (
 # of itself where it is a share (overlaps).
 EFFICIENCY_SPREAD: Mapping[str, float] = {
     "gemm": 0.10, "gemm_fp8": 0.15, "gemm_fp4": 0.2, "attention_forward": 0.2, "attention_backward": 0.2,
-    "memory": 0.1, "inner_link": 0.1, "outer_link": 0.15, "inner_latency_s": 0.5, "outer_latency_s": 0.5,
+    "memory": 0.1,
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
     "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0,
@@ -97,7 +100,7 @@ def with_generic(constants: Constants, dataset: Dataset, rows: Mask) -> Constant
     efficiencies = {
         unit: replace(e, runs=runs.get(("efficiency", unit), 0)) for unit, e in constants.efficiencies.items()
     }
-    return Constants(efficiencies=efficiencies, stacks=stacks)
+    return replace(constants, efficiencies=efficiencies, stacks=stacks)
 
 
 def leave_out(dataset: Dataset, prior: Constants, whole: Fit, source: str) -> Constants:
@@ -113,4 +116,4 @@ def leave_out(dataset: Dataset, prior: Constants, whole: Fit, source: str) -> Co
     plain = constants.stacks["generic"]
     numbers = {name: getattr(plain, name) for name in (*STACK_SPREAD, *OPTIONAL_SPREAD)}
     stacks = {name: s if s.runs else replace(s, **numbers) for name, s in constants.stacks.items()}
-    return Constants(efficiencies=constants.efficiencies, stacks=stacks)
+    return replace(constants, stacks=stacks)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from trainwright.cost.load import Constants, Interval, rests_on
 from trainwright.validate.calibrate import leave_out
-from trainwright.validate.dataset import Dataset, measured, predict, stack_name
-from trainwright.validate.problem import Fit, Say, groups_of, sources
+from trainwright.validate.dataset import Dataset, Predictions, measured, predict, stack_name
+from trainwright.validate.problem import Fit, Say, forked, groups_of, sources
 
 Array = NDArray[np.float64]
 _NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
@@ -42,10 +42,15 @@ def hold_out(
     every = sources(outcomes)
     ratio, basis = np.full(len(names), np.nan), [""] * len(names)
     memory, fits = np.full(len(every), np.nan), np.zeros(len(every), dtype=bool)
-    for source in sorted(set(names)):
+
+    def left_out(source: str) -> tuple[Constants, Predictions]:
         constants = leave_out(dataset, without(source), whole, source)
+        groups = groups_of(outcomes, every == source)
+        return constants, predict(outcomes, constants.stack, constants.efficiency, groups)
+
+    each_source = sorted(set(names))
+    for source, (constants, found) in zip(each_source, forked(left_out, each_source), strict=True):
         own = every == source
-        found = predict(outcomes, constants.stack, constants.efficiency, groups_of(outcomes, own))
         memory[own], fits[own] = found.memory_bytes[own], found.fits[own]
         predicted = found.step_s
         for index in np.flatnonzero(names == source):

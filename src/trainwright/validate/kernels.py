@@ -1,4 +1,4 @@
-"""The shape of the matrix-product and collective models against published kernel timings."""
+"""The shape of the matrix-product model against published kernel timings."""
 
 import csv
 from collections import defaultdict
@@ -8,22 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from trainwright.cluster.load import find_device_alias, load_device, load_network
-from trainwright.cluster.types import Cluster, Device
-from trainwright.cost.collective import all_gather_s, all_reduce_s, all_to_all_s, span
+from trainwright.cluster.load import find_device_alias, load_device
+from trainwright.cluster.types import Device
 from trainwright.cost.constants import Stack
 from trainwright.cost.gemm import gemm_time_s
 from trainwright.cost.load import Constants
 from trainwright.cost.operators import Machine
 from trainwright.errors import TrainwrightError
-from trainwright.estimate.network import level_links
-
-_COLLECTIVES = {
-    "all_reduce": all_reduce_s,
-    "all_gather": all_gather_s,
-    "reduce_scatter": all_gather_s,
-    "all_to_all": all_to_all_s,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,33 +48,6 @@ def gemm_errors(path: Path, constants: Constants) -> tuple[KernelError, ...]:
     return _errors(ratios)
 
 
-def collective_errors(path: Path, constants: Constants) -> tuple[KernelError, ...]:
-    """Errors of collectives of 1 MB and more inside a node of 8, by device and collective."""
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for row in _rows(path):
-        device = _device(row["hardware"].split(" (")[0])
-        size, members = _float(row["size_bytes"]), _float(row["n_gpus"])
-        inside = row["nodes"] in ("1", "1.0") and 1 < members <= 8
-        if device is None or not inside or size < 1e6 or row["collective"] not in _COLLECTIVES:
-            continue
-        if not (measured := _measured_s(row, size, members)):
-            continue
-        cluster = Cluster(name="node", device=device, network=load_network(device.network), count=8)
-        links = level_links(cluster, constants.efficiency(device), Stack(name="kernel"))
-        where = span(links, np.array([members]), np.ones(1))
-        predicted = float(_COLLECTIVES[row["collective"]](links, where, np.array([size]))[0])
-        ratios[f"{device.name} {row['collective']}"].append(measured / predicted)
-    return tuple(error for error in _errors(ratios) if error.rows >= 5)
-
-
-def _measured_s(row: Mapping[str, str], size: float, members: float) -> float:
-    if row["time_us"]:
-        return _float(row["time_us"]) * 1e-6
-    busy = _float(row["busbw_GBps"]) * 1e9
-    trips = 2.0 if row["collective"] == "all_reduce" else 1.0
-    return trips * (members - 1) / members * size / busy if busy else 0.0
-
-
 def _errors(ratios: Mapping[str, list[float]]) -> tuple[KernelError, ...]:
     result = []
     for name, values in sorted(ratios.items()):
@@ -96,13 +60,6 @@ def _errors(ratios: Mapping[str, list[float]]) -> tuple[KernelError, ...]:
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 def _device(name: str) -> Device | None:

@@ -47,10 +47,10 @@ def stacks_of(dataset: Dataset) -> NDArray[np.str_]:
     return np.array([stack_name(case) if case else "" for case in dataset.cases])
 
 
-def fit_memory(dataset: Dataset, prior: Constants, say: Say) -> Constants:
+def fit_memory(dataset: Dataset, prior: Constants, say: Say, start: Constants | None = None) -> Constants:
     """The prior with each stack's constants of memory fitted to its rows, and their median as generic."""
     rows, names = ran(dataset) | failed(dataset), stacks_of(dataset)
-    stacks = _fitted(dataset, prior, rows, set(names[rows]), say)
+    stacks = _fitted(dataset, prior, rows, set(names[rows]), say, start)
     return _with_generic(replace(prior, stacks={**prior.stacks, **stacks}), set(names[bounded(dataset)]))
 
 
@@ -63,7 +63,7 @@ def leave_out_memory(dataset: Dataset, prior: Constants, whole: Constants, sourc
     names, others = stacks_of(dataset), sources(dataset) != source
     rows = (ran(dataset) | failed(dataset)) & others
     touched, left = set(names[~others]) & set(prior.stacks), set(names[rows])
-    stacks = _fitted(dataset, prior, rows, touched & left, lambda text: None)
+    stacks = _fitted(dataset, prior, rows, touched & left, lambda text: None, whole)
     result = _with_generic(
         replace(whole, stacks={**whole.stacks, **stacks}), set(names[bounded(dataset) & others])
     )
@@ -73,12 +73,14 @@ def leave_out_memory(dataset: Dataset, prior: Constants, whole: Constants, sourc
     return replace(result, stacks={**result.stacks, **lost})
 
 
-def _fitted(dataset: Dataset, prior: Constants, rows: Mask, names: set[str], say: Say) -> dict[str, Stack]:
+def _fitted(
+    dataset: Dataset, prior: Constants, rows: Mask, names: set[str], say: Say, start: Constants | None = None
+) -> dict[str, Stack]:
     """Each stack fitted to those of the rows that are its own; no row depends on two."""
     result: dict[str, Stack] = {}
     for name in sorted(names & set(prior.stacks) - {GENERIC}):
         problem = memory_problem(dataset, prior, rows & (stacks_of(dataset) == name), name)
-        found = solve(problem, _ROUNDS, lambda text: None)
+        found = solve(problem, _ROUNDS, lambda text: None, start)
         result[name] = with_values(prior, found.parameters, found.x).stacks[name]
         say(f"memory of {name}: objective {problem.cost(found.x, problem.logs(found.x)):.1f}")
     return result

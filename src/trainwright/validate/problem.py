@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,10 @@ from trainwright.validate.dataset import Dataset, Predictions, predict
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Say = Callable[[str], None]
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+_STEPS = 4  # with one set of derivatives
+_LITTLE, _ENOUGH = 1e-3, 0.01  # gains that end a set of steps, of the objective; and the fit, absolute
 _SCALE = 0.06  # residuals beyond this count linearly, as in Huber's loss
 
 
@@ -77,7 +82,7 @@ def with_values(prior: Constants, parameters: Sequence[Parameter], x: Array) -> 
             efficiencies[parameter.unit] = replace(efficiencies[parameter.unit], **change)  # type: ignore[arg-type]
         else:
             stacks[parameter.unit] = replace(stacks[parameter.unit], **change)  # type: ignore[arg-type]
-    return Constants(efficiencies=efficiencies, stacks=stacks)
+    return replace(prior, efficiencies=efficiencies, stacks=stacks)
 
 
 def unit_of(constants: Constants, device: Device) -> str:
@@ -141,7 +146,7 @@ class Problem:
 
     def jacobian(self, x: Array, logs: Array) -> Array:
         """One column per parameter; only groups that use its unit are predicted again."""
-        columns = _map(partial(self._column, x, logs), range(len(self.parameters)))
+        columns = forked(partial(self._column, x, logs), range(len(self.parameters)))
         return np.stack(columns, axis=1)
 
     def _column(self, x: Array, logs: Array, index: int, delta: float = 0.05) -> Array:
@@ -171,34 +176,49 @@ class Problem:
         return np.asarray(np.linalg.solve(normal, -(weighted.T @ r) - x))
 
 
-def solve(problem: Problem, rounds: int, say: Say) -> Fit:
+def solve(problem: Problem, rounds: int, say: Say, start: Constants | None = None) -> Fit:
     """Numbers that predict the observations best under a robust loss and the priors.
 
     Gauss–Newton with re-weighting: an observation that is far off counts less, and a step is taken only if
-    it lowers the objective.
+    it lowers the objective. Derivatives cost most, so each round takes steps with the same ones until they
+    bring little. It starts from the priors, or from other constants, which saves rounds if they are near.
     """
-    x = np.zeros(len(problem.parameters))
+    x = np.zeros(len(problem.parameters)) if start is None else _positions(problem.parameters, start)
     logs = problem.logs(x)
     cost, damping = problem.cost(x, logs), 1e-2
     jacobian = problem.jacobian(x, logs)
     for number in range(rounds):
-        candidate, candidate_logs, candidate_cost = x, logs, np.inf
-        for _ in range(4):
-            candidate = np.clip(x + problem.step(x, logs, jacobian, damping), -4.0, 4.0)
-            candidate_logs = problem.logs(candidate)
-            candidate_cost = problem.cost(candidate, candidate_logs)
-            if candidate_cost < cost:
+        before = cost
+        for _ in range(_STEPS):
+            tried = np.clip(x + problem.step(x, logs, jacobian, damping), -4.0, 4.0)
+            tried_logs = problem.logs(tried)
+            gained = cost - problem.cost(tried, tried_logs)
+            if gained > 0:
+                x, logs, cost, damping = tried, tried_logs, cost - gained, damping / 5
+            else:
+                damping *= 10
+            if 0 < gained < _LITTLE * cost:
                 break
-            damping *= 10
-        if candidate_cost >= cost:
-            break
-        gained = cost - candidate_cost
-        x, logs, cost, damping = candidate, candidate_logs, candidate_cost, damping / 5
-        jacobian = problem.jacobian(x, logs)
         say(f"round {number + 1}: objective {cost:.1f}")
-        if gained < 1e-4 * cost:
+        if before - cost < max(1e-4 * cost, _ENOUGH):
             break
+        jacobian = problem.jacobian(x, logs)
     return Fit(parameters=problem.parameters, x=x, jacobian=jacobian)
+
+
+def _positions(parameters: Sequence[Parameter], constants: Constants) -> Array:
+    """Where some constants lie, in spreads from the priors; at a prior where they lack one."""
+    result = np.zeros(len(parameters))
+    for index, parameter in enumerate(parameters):
+        holders = constants.efficiencies if parameter.kind == "efficiency" else constants.stacks
+        if parameter.unit not in holders:
+            continue
+        value = float(getattr(holders[parameter.unit], parameter.field))
+        if parameter.share:
+            result[index] = (value - parameter.prior) / parameter.spread
+        elif value > 0 and parameter.prior > 0:
+            result[index] = np.log(value / parameter.prior) / parameter.spread
+    return np.clip(result, -4.0, 4.0)
 
 
 def solve_again(problem: Problem, whole: Fit) -> Array:
@@ -214,19 +234,24 @@ def solve_again(problem: Problem, whole: Fit) -> Array:
     return x
 
 
-def _map(function: Callable[[int], Array], items: Sequence[int]) -> list[Array]:
-    """The function of each item, on all cores; processes are forked, so that nothing is copied."""
+def forked(function: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+    """The function of each item, on all cores; processes are forked, so that nothing is copied.
+
+    Inside such a process there are no further ones: items follow each other.
+    """
     import multiprocessing
 
+    if multiprocessing.current_process().daemon:
+        return [function(item) for item in items]
     global _work
     _work = function
     with multiprocessing.get_context("fork").Pool() as pool:
         return pool.map(_call, items, chunksize=1)
 
 
-_work: Callable[[int], Array] | None = None
+_work: Callable[[Any], Any] | None = None
 
 
-def _call(item: int) -> Array:
+def _call(item: Any) -> Any:
     assert _work is not None
     return _work(item)

@@ -10,6 +10,7 @@ import numpy as np
 from trainwright.cluster.types import DTYPE_BYTES, Cluster
 from trainwright.cost.constants import OWN, Efficiency
 from trainwright.cost.gemm import gemm_time_s
+from trainwright.cost.network import link_share
 from trainwright.cost.operators import Machine
 from trainwright.errors import BadInput
 from trainwright.report.kineto import Event, Kineto
@@ -31,6 +32,7 @@ _LEAST = 0.001  # of a datasheet's rate: less is a mistake in the entry
 _LEAST_STARTS = 20.0  # a kernel must last so many times its start to tell a rate
 _LEAST_STREAM_BYTES = 4e6
 _LEAST_MESSAGE_BYTES = 4e6
+_LINKS = ("inner_link", "outer_link")
 _BUS = {"allreduce": 2.0, "allgather": 1.0, "reducescatter": 1.0, "alltoall": 1.0}
 
 
@@ -82,14 +84,22 @@ def _scaled(traces: Sequence[Kineto], cluster: Cluster, at: Efficiency, first: E
     for constant in dict.fromkeys(each.constant for each in samples):
         own = [each for each in samples if each.constant == constant]
         measured, predicted = sum(each.seconds for each in own), sum(each.predicted_s for each in own)
-        after = float(np.clip(float(getattr(at, constant)) * predicted / measured, _LEAST, 1.0))
+        after = float(np.clip(_value(at, cluster, constant) * predicted / measured, _LEAST, 1.0))
         found.append(
             Refined(
-                constant=constant, before=float(getattr(first, constant)), after=after, kernels=len(own),
+                constant=constant, before=_value(first, cluster, constant), after=after, kernels=len(own),
                 measured_s=measured, predicted_s=predicted,
             )
         )  # fmt: skip
     return found
+
+
+def _value(efficiency: Efficiency, cluster: Cluster, constant: str) -> float:
+    """A constant; of links that state none, what their fabric reaches."""
+    if constant in _LINKS:
+        index = min(_LINKS.index(constant), len(cluster.levels) - 1)
+        return link_share(cluster.levels[index], _LINKS.index(constant), efficiency)
+    return float(getattr(efficiency, constant))
 
 
 def refined_efficiency(efficiency: Efficiency, found: Sequence[Refined]) -> Efficiency:
@@ -170,8 +180,8 @@ def _collective(event: Event, cluster: Cluster, efficiency: Efficiency) -> Itera
         return
     inside = ranks <= cluster.node_size
     level = cluster.levels[0 if inside or len(cluster.levels) == 1 else 1]
-    constant = "inner_link" if inside else "outer_link"
-    reached = level.bytes_per_s * float(getattr(efficiency, constant))
+    constant = _LINKS[0 if inside else 1]
+    reached = level.bytes_per_s * _value(efficiency, cluster, constant)
     predicted = _BUS[kind] * (ranks - 1) / ranks * size / reached
     yield Sample(
         constant=constant, name=event.name, seconds=event.end_s - event.start_s, predicted_s=predicted

@@ -83,7 +83,7 @@ def test_rings_over_a_dragonfly_take_detours() -> None:
 def test_switches_that_reduce_carry_a_sum_once() -> None:
     plain = reduce(link("switch", 8, "ring", "tree"), GB)
     helped = reduce(link("switch", 8, "ring", "in-network"), GB)
-    assert helped == pytest.approx(1.75 * GB / 1.3 / 100e9 + 2e-6)
+    assert helped == pytest.approx(9 / 8 * GB / (0.8 * 100e9) + 2e-6)
     assert helped < plain
 
 

@@ -34,9 +34,11 @@ def job(model: str, cluster: str, samples: int = 512) -> Job:
 @pytest.mark.parametrize(
     ("model", "cluster", "sharding", "within"),
     [
-        ("dlrm-mlperf", "h100:8", Sharding(tables=8), 0.01),  # 26 tables: some devices have four
+        # 26 tables: some devices have four. In steps of a millisecond few bytes are gathered rather than
+        # exchanged, once lowered, as that starts sooner.
+        ("dlrm-mlperf", "h100:8", Sharding(tables=8), 0.07),
         ("dlrm-mlperf", "h100:16", Sharding(rows=16), 0.01),
-        ("dlrm-mlperf", "h100:16", Sharding(tables=4, columns=4), 0.03),
+        ("dlrm-mlperf", "h100:16", Sharding(tables=4, columns=4), 0.06),
         ("dlrm-1.2t", "a100:64", Sharding(columns=64), 0.01),
         ("dlrm-1.2t", "a100:64", Sharding(tables=16, rows=4), 0.03),
         ("dlrm-12t", "tpu-v4:16", Sharding(rows=4, columns=4), 0.03),
