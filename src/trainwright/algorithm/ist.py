@@ -72,6 +72,8 @@ class Ist:
         if rounds.phase(step) != "apart":
             exact = Exact().messages(anatomy, seat, step)
             return (*self.whole_messages(anatomy, seat.workers), *exact) if rounds.merges(step) else exact
+        if not (rounds.fetches(step) or rounds.ends(step)):
+            return ()
         size = FLOAT_BYTES * self.cut(anatomy, seat.workers).mean_elements
         shared = FLOAT_BYTES * sum(each.elements for each in anatomy.shared)
         found: list[Message] = []

@@ -48,7 +48,8 @@ class Cut:
 
     def elements(self, rank: int) -> float:
         """Numbers of divided weights that a worker holds; exact if residual blocks are alike."""
-        return sum(_held_elements(self.anatomy, each, self.counts(rank)) for each in self.anatomy.partitioned)
+        held = self.counts(rank)
+        return sum(_held_elements(self.anatomy, each, held) for each in self.anatomy.partitioned)
 
     @property
     def mean_elements(self) -> float:

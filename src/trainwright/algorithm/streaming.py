@@ -73,10 +73,11 @@ class StreamingDiLoCo:
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
         """The parts that meet."""
-        if seat.workers == 1:
+        parts = self.meeting(step, seat)
+        if seat.workers == 1 or not parts:
             return ()
         bounds = self.bounds(anatomy)
-        sizes = [bounds[k][1] - bounds[k][0] for k in self.meeting(step, seat)]
+        sizes = [bounds[k][1] - bounds[k][0] for k in parts]
         return tuple(Message(kind="all-reduce", bytes=FLOAT_BYTES * size) for size in sizes if size)
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:

@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.handed import parse_handed
 
     handed = parse_handed(options)
+    _check_islands(options, handed)
     if options.to == "chakra":
         return _save_chakra(options, handed)
     text = text_of(options, handed)
@@ -60,6 +61,23 @@ def run(options: argparse.Namespace) -> int:
         save_text(Path(options.out), text)
         print(f"{options.out}: {handed.title}")
     return 0
+
+
+def _check_islands(options: argparse.Namespace, handed: "Handed") -> None:
+    """Raise for a plan of islands, unless it is for Trainwright itself."""
+    from trainwright.errors import BadInput
+    from trainwright.plan.islands import is_apart
+
+    plan = handed.plan
+    if plan is None or not is_apart(plan) or options.to == "trainwright":
+        return
+    every, by = (plan.synchronise.every, plan.synchronise.by) if plan.synchronise else (0, "nothing")
+    rule = f"has islands that meet by {by.split()[0]}, for which {options.to} has no words"
+    raise BadInput(
+        f"--to {options.to} plan", plan.name, rule,
+        "use --to trainwright; or export the plan of one island (the file without apart and synchronise), "
+        f"start one job for each, and let your trainer have them meet every {every} steps",
+    )  # fmt: skip
 
 
 def text_of(options: argparse.Namespace, handed: "Handed") -> str:

@@ -1,5 +1,6 @@
 """A plan as a user names it: a file, a strategy, or a plan of the zoo with parameters."""
 
+import json
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,15 +36,35 @@ def is_file(text: str) -> bool:
         return False
 
 
-def load_plan(path: Path) -> Plan:
-    """The plan of a file; one without a name is called as its file."""
+def load_plan(path: Path, algorithm: str | None = None) -> Plan:
+    """The plan of a file; one without a name is called as its file.
+
+    Of an answer of `trainwright plan --algorithm --json`, that of the algorithm.
+    """
     try:
-        plan = parse_plan(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        plan = parse_plan(_plan_of_answer(path, text, algorithm) if path.suffix == ".json" else text)
     except OSError as error:
         raise BadInput("plan", str(path), f"cannot be read ({error.strerror})", "check the file") from None
     except UnicodeDecodeError:
         raise BadInput("plan", str(path), "is not text in UTF-8", "check the file") from None
     return plan if plan.name else replace(plan, name=path.stem)
+
+
+def _plan_of_answer(path: Path, text: str, algorithm: str | None) -> str:
+    """The text of a plan of islands in an answer: of the only algorithm, or of the one that is named."""
+    try:
+        found = {str(each["name"]): str(each["plan"]) for each in json.loads(text)["algorithms"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        rule = "is no answer of trainwright plan --algorithm"
+        raise BadInput("plan", str(path), rule, "name a file that plan --algorithm --json wrote") from None
+    name = (algorithm or "").split(" ")[0]
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        rule = f"has plans for {', '.join(found) or 'no algorithm'}"
+        raise BadInput("plan", str(path), rule, "name one of them with --algorithm")
+    return found[name]
 
 
 def parse_named(text: str, subject: Subject, batch: int) -> NamedPlan:

@@ -53,6 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"
     )
     parser.add_argument(
+        "--algorithm",
+        metavar="LIST",
+        help='also islands that train apart and meet rarely: "diloco,ist", "local-sgd", "streaming-diloco", '
+        'with hyperparameters if you like ("diloco every=100"); with the risk to the loss as measured',
+    )
+    parser.add_argument(
+        "--islands", metavar="N", help="how many islands (default: by the levels of the network)"
+    )
+    parser.add_argument(
+        "--save-plans", metavar="DIR", help="a plan file for each algorithm, which simulate and run take"
+    )
+    parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
     parser.add_argument(
@@ -70,15 +82,21 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.answer import answer_of, csv_of, json_of
     from trainwright.cli.pages import plan_page, save_pages, wanted
     from trainwright.cli.request import parse_request
-    from trainwright.errors import InfeasiblePlan
+    from trainwright.errors import BadInput, InfeasiblePlan
     from trainwright.model.load import load_model
     from trainwright.report.files import render_json, save_text
 
     if load_model(options.model).kind == "dlrm":
         from trainwright.cli import plan_tables
 
+        if options.algorithm:
+            rule = "is not for recommenders, whose tables no island could hold alone"
+            raise BadInput("--algorithm", options.algorithm, rule, "leave it out")
         return plan_tables.run(options)
-    if (bounds := limits.parse_limits(options)) is not None:
+    bounds = limits.parse_limits(options)
+    if options.algorithm:
+        return _beside_algorithms(options, bounds)
+    if bounds is not None:
         return _size(options, bounds)
     request = parse_request(options)
     flexible = _flexible(options, request)
@@ -104,6 +122,19 @@ def run(options: argparse.Namespace) -> int:
     if flexible:
         _show_flexible(options, flexible)
     return 0
+
+
+def _beside_algorithms(options: argparse.Namespace, bounds: limits.Limits | None) -> int:
+    """Exact training beside algorithms whose islands train apart."""
+    from trainwright.cli import plan_islands
+    from trainwright.cli.pages import wanted
+    from trainwright.errors import BadInput
+
+    if bounds is not None or options.flexible or options.pareto or wanted(options):
+        rule = "goes with one cluster and its best strategies only"
+        remedy = "leave out the deadline or budget, --flexible, --pareto and pages"
+        raise BadInput("--algorithm", options.algorithm, rule, remedy)
+    return plan_islands.run(options)
 
 
 def _size(options: argparse.Namespace, bounds: limits.Limits) -> int:

@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--algorithm",
         metavar="TEXT",
-        help='how the processes of "dpN" learn: "diloco every=50", "ist coverage=0.5", "local-sgd", '
+        help='how the processes of "dpN" learn (a plan file of islands has its own): "diloco every=50", '
+        '"ist coverage=0.5", "local-sgd", '
         '"power-sgd", "compressed by=top-k", "diana", "ef21", "marina", "streaming-diloco" or "ddp" (fp32)',
     )
     parser.add_argument("--restarts", default="3", metavar="N", help="how often to start again (default: 3)")
@@ -104,9 +105,9 @@ def _add_keeping(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Be a process of the run, if torchrun started this one; else start all of them."""
     check_torch("run")
-    if options.algorithm:
-        from trainwright.cli.run_algorithm import run_algorithm
+    from trainwright.cli.run_algorithm import has_workers, run_algorithm
 
+    if has_workers(options):
         return run_algorithm(options)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         from trainwright.runtime.process import restart_count

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "plan",
         metavar="PLAN",
         nargs="+",
-        help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), a plan file, or a plan of the zoo ("co-shard tp=2")',
+        help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), a plan file, a plan of the zoo ("co-shard tp=2"), '
+        "or what trainwright plan --algorithm --json wrote",
     )
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch", metavar="N", help="sequences per step (a plan file has its own)")
@@ -40,6 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    parser.add_argument(
+        "--algorithm",
+        metavar="TEXT",
+        help='PLAN is of one island, and islands learn by "diloco every=50", "ist", "local-sgd" or '
+        '"streaming-diloco"; of a file with several, the one to take',
+    )
+    parser.add_argument(
+        "--islands", metavar="N", help="how many islands (default: by the outermost level of the network)"
+    )
     parser.add_argument("--free", action="store_true", help="also what each cause would save if it were free")
     parser.add_argument("--width", metavar="N", help="columns of the schedule (default: as the terminal)")
     parser.add_argument("--trace", metavar="FILE", help="a trace of all tasks, which Perfetto opens")
@@ -62,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     simulated = outcome.simulated
     if options.trace:
         about = describe(simulated.program, "predicted") | {"cost": " ".join(outcome.subject.basis)}
-        save_trace(Path(options.trace), simulated.timeline, about)
+        save_trace(Path(options.trace), outcome.timeline, about | {"plan": outcome.account.plan})
     written = save_pages(options, account_page(outcome, options.asked)) if wanted(options) else []
     if options.json and options.json != "-":
         save_text(Path(options.json), render_json(json_of(outcome)))
@@ -77,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
 def outcome_of(options: argparse.Namespace) -> "Outcome":
     """Simulate what the options ask about; the plan is saved first, if that is asked for."""
     from trainwright.cli.outcome import Outcome
+    from trainwright.cli.simulate_islands import apart_outcome_of, is_of_islands
     from trainwright.cli.subject import parse_subject
     from trainwright.cli.terms import parse_terms
     from trainwright.model.dlrm import is_recommender
@@ -85,6 +96,8 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     from trainwright.report.files import save_text
 
     subject = parse_subject(options)
+    if is_of_islands(options):
+        return apart_outcome_of(options, subject)
     named, note = _parse_plan(options, subject)
     priced = parse_terms(options, subject, (named.plan.batch * named.plan.microbatches * subject.seq,))
     if options.save_plan:
@@ -160,6 +173,8 @@ def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
 
 def json_of(outcome: "Outcome") -> Mapping[str, object]:
     """The answer as one tree of plain values."""
+    from trainwright.report.island_account import round_account_of
+
     cluster, account = outcome.subject.cluster, outcome.account
     return {
         "model": outcome.subject.graph.name,
@@ -168,6 +183,7 @@ def json_of(outcome: "Outcome") -> Mapping[str, object]:
         },
         "stack": outcome.subject.stack.name,
         "notes": outcome.notes,
+        **({"apart": round_account_of(outcome.apart)} if outcome.apart else {}),
         **{name: getattr(account, name) for name in account.__dataclass_fields__},
     }  # fmt: skip
 
@@ -179,7 +195,8 @@ def _show(outcome: "Outcome", width: int | None, written: Sequence[str]) -> None
 
     console, account = tables.open_console(), outcome.account
     tables.show(console, *outcome.notes, "", shown.title(account))
-    tables.show(console, *(tables.indented(console, line) for line in shown.account_lines(account)), "")
+    lines = [*shown.account_lines(account), *_round_lines(outcome)]
+    tables.show(console, *(tables.indented(console, line) for line in lines), "")
     tables.show(
         console, shown.time_table(account), shown.memory_table(account), shown.holdings_table(account)
     )
@@ -190,6 +207,16 @@ def _show(outcome: "Outcome", width: int | None, written: Sequence[str]) -> None
     if account.free:
         tables.show(console, shown.free_table(account))
     print("Schedule\n")
-    print(render_schedule(outcome.simulated.timeline, width or console.width, _PLACES), end="")
+    print(render_schedule(outcome.timeline, width or console.width, _PLACES), end="")
     for line in written:
         print(line)
+
+
+def _round_lines(outcome: "Outcome") -> Sequence[str]:
+    """How the islands of a plan meet, and what that risks."""
+    if outcome.apart is None:
+        return ()
+    from trainwright.report.island_account import round_account_of
+    from trainwright.report.island_tables import round_lines
+
+    return tuple(round_lines(round_account_of(outcome.apart)))

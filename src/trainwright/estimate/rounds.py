@@ -1,8 +1,33 @@
 """The time of a round of islands in closed form: its steps, and what of their meetings is not hidden."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from trainwright.program.meetings import Meeting
+from trainwright.estimate.types import Job
+from trainwright.plan.strategy import Strategy
+from trainwright.program.meetings import Apartness, Meeting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """Islands that learn by an algorithm: what one does, on its own part of the cluster, and their round."""
+
+    apart: Apartness
+    job: Job  # of one island; its model is a slice, if the algorithm trains slices
+    strategy: Strategy
+    island_step_s: float
+    meetings: tuple[Meeting, ...]
+    beside_bytes: float  # that each device holds for the algorithm
+
+    @property
+    def round_s(self) -> float:
+        """Time of a round."""
+        return round_s(self.island_step_s, self.apart.every, self.meetings)
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step, over a round."""
+        return self.round_s / self.apart.every
 
 
 def round_s(step_s: float, every: int, meetings: Sequence[Meeting]) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainwright.cli.answer import Answer, answer_of, json_of, summary_row
 from trainwright.cli.request import parse_request
+from trainwright.errors import BadInput
 from trainwright.library.frames import build_frame, render_html
 from trainwright.library.options import options_of
 from trainwright.plan.strategy import Strategy
@@ -95,4 +96,8 @@ def plan(
         "batch": batch, "seq": seq, "tokens": tokens, "stack": stack, "precision": precision,
         "objective": objective, "fix": fix, "top": top,
     }  # fmt: skip
-    return Plans(answer=answer_of(parse_request(options_of("plan", [model, cluster], stated | options))))
+    asked = options_of("plan", [model, cluster], stated | options)
+    if asked.algorithm:
+        rule = "compares algorithms, which is the command line's to do"
+        raise BadInput("algorithm", asked.algorithm, rule, "call trainwright plan --algorithm with --json")
+    return Plans(answer=answer_of(parse_request(asked)))

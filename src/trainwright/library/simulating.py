@@ -31,7 +31,7 @@ class Simulation:
     @property
     def timeline(self) -> Timeline:
         """When every task of the step ran."""
-        return self.outcome.simulated.timeline
+        return self.outcome.timeline
 
     @property
     def step_s(self) -> float:

@@ -12,14 +12,15 @@ from trainwright.program.moves import ACROSS, WITHIN
 from trainwright.program.state import Widths, widths
 from trainwright.program.step import Step, Weight
 
-Per = Literal["microbatch", "step"]
+Per = Literal["microbatch", "step", "round"]
 _SENT = (*WITHIN, *ACROSS, "exchange", "copy")
 _PASSES = {"all_gather": 1.0, "reduce_scatter": 1.0, "all_reduce": 2.0}  # a device sends all but its own part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Collectives of one kind and cause, of a microbatch on its way through the model, or of a step.
+    """Collectives of one kind and cause, of a microbatch on its way through the model, of a step, or of a
+    round of islands.
 
     `count` is of all stages, `sent_bytes` what the device that sends most sends in them. `names` are the
     tensors of exchanges: moves for which no collective was found.

@@ -31,6 +31,12 @@ class SimulatedApart:
     apart: Apartness
     meetings: tuple[Meeting, ...]
     round: Round
+    beside_bytes: float  # that each device holds for the algorithm
+
+    @property
+    def reserved_bytes(self) -> float:
+        """What the algorithm takes of a device's memory, a reserve for fragments included."""
+        return (1.0 + self.setting.stack.fragmentation) * self.beside_bytes
 
     @property
     def step_s(self) -> float:
@@ -56,5 +62,5 @@ def simulate_apart(setting: Setting, plan: Plan) -> SimulatedApart:
     meetings = build_meetings(setting, apart, held)
     return SimulatedApart(
         plan=plan, setting=setting, step=step, apart=apart, meetings=meetings,
-        round=simulate_round(step.timeline, apart.every, meetings),
+        round=simulate_round(step.timeline, apart.every, meetings), beside_bytes=beside,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainwright.program.table import COMPUTE, Floats, Ints, Table
 
-COMMUNICATION_CAUSES = ("tp", "cp", "ep", "pp", "dp", "offload")
+COMMUNICATION_CAUSES = ("tp", "cp", "ep", "pp", "dp", "offload", "sync")
 IDLE = -1
 
 

@@ -7,6 +7,7 @@ from math import isfinite
 import torch
 import torch.distributed as dist
 
+from trainwright.algorithm.counting import counted
 from trainwright.algorithm.meeting import meets
 from trainwright.algorithm.network import Batch
 from trainwright.algorithm.protocol import Member, Seat
@@ -33,6 +34,7 @@ class Session:
     losses: list[float] = field(default_factory=list)  # since the last meeting
     saved: int = -1
     met_s: float = 0.0
+    told_bytes: int = 0  # passed to collectives by the algorithm since the last meeting
 
     def run(self) -> tuple[bool, dict[str, torch.Tensor]]:
         """Whether the run came to its end, and the model then."""
@@ -76,7 +78,9 @@ class Session:
         self.met_s = time.perf_counter()
         for number in range(seat.first, self.job.recipe.steps):
             part = self.job.part(number, seat.rank, seat.workers)
-            self.losses.append(converse(member.step(number, part)))
+            with counted() as tally:
+                self.losses.append(converse(member.step(number, part)))
+            self.told_bytes += sum(tally.bytes.values())
             if meets(self.job.algorithm, seat, number) and not self._meet(member, seat, number + 1):
                 return number + 1 == self.job.recipe.steps
         return True
@@ -110,10 +114,11 @@ class Session:
             if seat.rank == 0:
                 share = self.job.recipe.rate * self.job.recipe.share(number - 1)
                 numbers = {"loss": loss, "rate": share, "tokens_per_s": rate, "seconds": seconds}
-                self.metrics.write(number, {**numbers, "workers": seat.workers})
+                told = {"told_bytes": self.told_bytes} if number == step else {}
+                self.metrics.write(number, {**numbers, "workers": seat.workers, **told})
         if seat.rank == 0:
             self.progress.show(step, losses[-1], rate)
-        self.losses, self.met_s = [], time.perf_counter()
+        self.losses, self.told_bytes, self.met_s = [], 0, time.perf_counter()
 
     def _evaluate(self, member: Member, step: int) -> None:
         values, total, count = converse(member.whole()), 0.0, 0

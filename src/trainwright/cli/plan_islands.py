@@ -1,0 +1,177 @@
+"""`trainwright plan --algorithm`: exact training beside algorithms whose islands train apart."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainwright.cli.answer import Answer, answer_of, json_of
+from trainwright.cli.request import Request, parse_request
+from trainwright.errors import BadInput, InfeasiblePlan
+from trainwright.plan.expand import count_microbatches, expand
+from trainwright.plan.islands import parse_island_algorithm
+from trainwright.program.crossing import crossing_bytes
+from trainwright.program.lower import lower
+from trainwright.program.meetings import island_counts
+from trainwright.program.setting import Setting
+from trainwright.report.files import make_folder, render_csv, render_json, save_text
+from trainwright.report.island_tables import advice_lines, island_lines, islands_table
+from trainwright.report.islands import ApartSummary, summarize_apart
+from trainwright.report.summary import Summary
+from trainwright.search.islands import find_apart
+from trainwright.units import parse_whole
+
+_MOST_ISLANDS = 65_536
+_MOST_LOWERED = 1 << 20  # devices times microbatches: beyond it bytes of exact training are not counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApartAnswer:
+    """Exact training, if it fits, with what it sends between islands; and each algorithm."""
+
+    notes: tuple[str, ...]
+    exact: Answer | None
+    exact_bytes: float | None  # that an island sends in a step
+    found: tuple[ApartSummary, ...]
+    refused: Mapping[str, str]  # algorithms for which nothing fits, and why
+
+    @property
+    def best_exact(self) -> Summary | None:
+        """The best strategy of exact training."""
+        return self.exact.summaries[0] if self.exact else None
+
+    @property
+    def advice(self) -> list[str]:
+        """What to choose."""
+        return advice_lines(self.best_exact, self.found)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search exact training and each algorithm, then show them side by side."""
+    answer = apart_answer_of(options)
+    if options.save_plans:
+        folder = Path(options.save_plans)
+        make_folder(folder)
+        for each in answer.found:
+            save_text(folder / f"{each.name}.plan", each.plan)
+    if options.csv:
+        save_text(Path(options.csv), _csv_of(answer))
+    if options.json:
+        text = render_json(apart_json_of(answer))
+        if options.json == "-":
+            print(text, end="")
+            return 0
+        save_text(Path(options.json), text)
+    _show(answer, quiet=options.quiet)
+    return 0
+
+
+def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
+    """What the options ask; raises where no algorithm and no strategy fits."""
+    texts = parse_algorithms(options.algorithm)
+    if options.batch_range:
+        raise BadInput("--batch-range", options.batch_range, "is for exact training", "use --batch")
+    islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS) if options.islands else None
+    request = parse_request(options)
+    found, refused, exact = [], {}, _exact(request)
+    step_s = exact.summaries[0].step_s if exact else None
+    question = replace(request.question, top=1)
+    for text in texts:
+        try:
+            option = find_apart(question, text, islands)
+        except InfeasiblePlan as error:
+            refused[text] = str(error)
+            continue
+        found.append(summarize_apart(option, question.job, request.terms, step_s))
+    if not found and exact is None:
+        raise InfeasiblePlan("; ".join(f"{text}: {why}" for text, why in refused.items()))
+    notes = exact.notes if exact else (*request.notes, "Exact training does not fit this cluster.")
+    counts = island_counts(question.job.cluster)
+    inside = found[0].island_devices if found else question.job.cluster.count // counts[0]
+    return ApartAnswer(
+        notes=notes, exact=exact, exact_bytes=_exact_bytes(request, exact, inside), found=tuple(found),
+        refused=refused,
+    )  # fmt: skip
+
+
+def parse_algorithms(text: str) -> tuple[str, ...]:
+    """The algorithms of a list with commas, each with hyperparameters if some are stated."""
+    texts = tuple(" ".join(each.split()) for each in text.split(","))
+    for each in texts:
+        parse_island_algorithm(each)
+    names = [each.split()[0] for each in texts]
+    if len(set(names)) < len(names):
+        raise BadInput("--algorithm", text, "names one twice", "compare its hyperparameters in two commands")
+    return texts
+
+
+def _exact(request: Request) -> Answer | None:
+    try:
+        return answer_of(request)
+    except InfeasiblePlan:
+        return None
+
+
+def _exact_bytes(request: Request, exact: Answer | None, inside: int) -> float | None:
+    """What leaves an island in a step of exact training, counted over its lowered plan."""
+    if exact is None:
+        return None
+    best, job = exact.summaries[0], request.question.job
+    if job.cluster.count * count_microbatches(best.strategy, best.global_batch) > _MOST_LOWERED:
+        return None
+    plan = expand(
+        best.strategy, job.graph, best.global_batch, fused=job.stack.attention != "unfused",
+        balanced=job.stack.balanced_stages,
+    )  # fmt: skip
+    setting = Setting(
+        graph=job.graph, cluster=job.cluster, stack=job.stack, efficiency=job.efficiency, seq=job.seq,
+        precision=plan.precision,
+    )  # fmt: skip
+    return crossing_bytes(lower(setting, plan), inside)
+
+
+def apart_json_of(answer: ApartAnswer) -> Mapping[str, object]:
+    """The answer as one tree of plain values: that of exact training, and the algorithms beside it."""
+    tree = dict(json_of(answer.exact)) if answer.exact else {"notes": answer.notes, "plans": ()}
+    return {
+        **tree, "exact_sent_bytes_per_step": answer.exact_bytes, "algorithms": answer.found,
+        "refused": answer.refused, "advice": answer.advice,
+    }  # fmt: skip
+
+
+_COLUMNS = (
+    "name", "algorithm", "islands", "every", "strategy", "step_s", "low_s", "high_s", "tokens_per_s", "mfu",
+    "sent_bytes_per_step", "total_bytes", "power_w", "days", "dollars", "kwh", "excess_loss", "low", "high",
+)  # fmt: skip
+
+
+def _csv_of(answer: ApartAnswer) -> str:
+    """A row for exact training and one for each measured risk of each algorithm."""
+    rows: list[dict[str, object]] = []
+    if (best := answer.best_exact) is not None:
+        rows.append(_row(best) | {"name": "exact", "sent_bytes_per_step": answer.exact_bytes})
+    for each in answer.found:
+        for risk in each.risks or (None,):
+            rows.append(_row(each) | ({} if risk is None else _row(risk) | {"algorithm": each.algorithm}))
+    return render_csv(_COLUMNS, rows)
+
+
+def _row(found: object) -> dict[str, object]:
+    sources = (found, getattr(found, "budget", None))
+    return {name: getattr(each, name) for each in sources for name in _COLUMNS if hasattr(each, name)}
+
+
+def _show(answer: ApartAnswer, *, quiet: bool) -> None:
+    from trainwright.report import tables
+
+    console, exact = tables.open_console(), answer.best_exact
+    if not quiet:
+        tables.show(console, *answer.notes)
+    tables.show(console, islands_table(exact, answer.exact_bytes, answer.found))
+    if exact and not quiet:
+        tables.show(console, f"exact: {exact.strategy}")
+    for each in answer.found if not quiet else ():
+        tables.show(console, *(tables.indented(console, line) for line in island_lines(each)))
+    for text, why in answer.refused.items():
+        tables.show(console, f"{text}: {why}")
+    tables.show(console, "", *answer.advice)

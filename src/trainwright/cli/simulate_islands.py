@@ -1,0 +1,115 @@
+"""`trainwright simulate` of a plan of islands: a round, with its last step task by task."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from trainwright.cli.named_plan import check_rate, is_file, load_plan, parse_named
+from trainwright.cli.outcome import Outcome
+from trainwright.cli.subject import Subject, batch_note, parse_batch
+from trainwright.cli.terms import parse_terms
+from trainwright.errors import BadInput, TrainwrightError
+from trainwright.estimate.types import Job
+from trainwright.plan.islands import (
+    is_apart,
+    island_plan,
+    islands_of,
+    parse_island_algorithm,
+    set_apart,
+)
+from trainwright.plan.plan import Plan
+from trainwright.plan.strategy import parse_strategy
+from trainwright.plan.text import render_plan
+from trainwright.program.check import check
+from trainwright.program.meetings import build_apartness, island_cluster, island_counts, island_graph
+from trainwright.program.setting import Setting
+from trainwright.report.account import Predicted, predict
+from trainwright.report.files import save_text
+from trainwright.report.island_account import account_apart
+from trainwright.simulate.islands import SimulatedApart, simulate_apart
+from trainwright.units import parse_whole
+
+_MOST_ISLANDS = 65_536
+
+
+def is_of_islands(options: argparse.Namespace) -> bool:
+    """Whether a plan of islands is asked about: a file that has them, or any plan with an algorithm."""
+    text = " ".join(options.plan)
+    if options.algorithm or options.islands:
+        return True
+    return is_file(text) and is_apart(load_plan(Path(text)))
+
+
+def apart_outcome_of(options: argparse.Namespace, subject: Subject) -> Outcome:
+    """Simulate the plan of islands that the options name; it is saved first, if that is asked for."""
+    plan, note = _parse_plan(options, subject)
+    check_rate(plan, subject)
+    batch = plan.batch * plan.microbatches * islands_of(plan)
+    priced = parse_terms(options, subject, (batch * subject.seq,))
+    if options.save_plan:
+        save_text(Path(options.save_plan), render_plan(plan))
+    setting = Setting(
+        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
+        seq=subject.seq, precision=plan.precision,
+    )  # fmt: skip
+    found = simulate_apart(setting, plan)
+    check(found.step.program)
+    account = account_apart(found, priced.terms, island=_closed_form(found), free=options.free)
+    notes = (subject.title, note, *priced.notes, *subject.basis)
+    return Outcome(subject=subject, notes=notes, simulated=found.step, account=account, apart=found)
+
+
+def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, str]:
+    """The plan of all islands, and what to say of its batch."""
+    text = " ".join(options.plan)
+    batch, note = parse_batch(options, subject)
+    if not is_file(text):
+        return _of_island(options, subject, text, batch), note
+    plan = load_plan(Path(text), options.algorithm)
+    if not is_apart(plan):
+        rule = "is of no islands, and --algorithm goes with a strategy or a plan of the zoo"
+        raise BadInput("plan", text, rule, "write apart and synchronise into it, or leave out --algorithm")
+    if options.islands:
+        raise BadInput("--islands", options.islands, "the plan file has its own", "leave it out")
+    own = plan.batch * plan.microbatches * islands_of(plan)
+    if (options.batch or options.batch_tokens) and batch != own:
+        rule = f"the plan has islands x batch x microbatches = {own}"
+        raise BadInput("--batch", batch, rule, "leave it out, or change the file")
+    return plan, batch_note(own, subject.seq, f"of {text}")
+
+
+def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: int) -> Plan:
+    """A strategy or a plan of the zoo for one island, done by all of them."""
+    if not options.algorithm:
+        raise BadInput("--islands", options.islands, "needs an algorithm", 'state --algorithm "diloco"')
+    algorithm = parse_island_algorithm(options.algorithm)
+    if options.islands:
+        islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS)
+    else:
+        islands = next(iter(island_counts(subject.cluster)), 1)
+    if batch % islands:
+        rule = f"does not divide over {islands} islands"
+        raise BadInput("global batch", batch, rule, f"use a multiple of {islands}, see --batch")
+    apart = build_apartness(subject.graph, subject.seq, algorithm, islands)
+    island = replace(
+        subject, graph=island_graph(subject.graph, apart), cluster=island_cluster(subject.cluster, islands)
+    )
+    inner = parse_named(text, island, batch // islands).plan
+    if inner.devices != island.cluster.count:
+        rule = f"is for {inner.devices} devices, and an island has {island.cluster.count}"
+        raise BadInput("plan", text, rule, "state the plan of one island, on all of its devices")
+    return set_apart(inner, algorithm, islands)
+
+
+def _closed_form(found: SimulatedApart) -> Predicted | None:
+    """What the closed form says of an island's step, if it is a strategy's."""
+    inner, setting = island_plan(found.plan), found.step.program.setting
+    try:
+        strategy = parse_strategy(inner.name)
+    except TrainwrightError:
+        return None
+    job = Job(
+        graph=setting.graph, cluster=setting.cluster, stack=setting.stack, efficiency=setting.efficiency,
+        seq=setting.seq, global_batch=inner.batch * inner.microbatches,
+    )  # fmt: skip
+    return predict(job, strategy)

@@ -1,0 +1,144 @@
+"""Exact training beside algorithms whose islands train apart: a table, what it rests on, and advice."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+
+from trainwright.algorithm.risk import Risk
+from trainwright.report.island_account import RoundAccount
+from trainwright.report.islands import ApartSummary, nearest_risk
+from trainwright.report.summary import Summary
+from trainwright.report.tables import table
+from trainwright.units import render_bytes, render_duration, render_si
+
+RISKY_NATS = 0.05  # an interval that reaches beyond is no small loss: the advice says so first
+_WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
+_HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
+
+
+def islands_table(exact: Summary | None, exact_bytes: float | None, found: Sequence[ApartSummary]) -> Table:
+    """A row for exact training, if it fits, and one for each algorithm."""
+    rows = []
+    if exact:
+        sent = "?" if exact_bytes is None else render_si(exact_bytes, "B")
+        rows.append(["exact", *_numbers(exact, sent), "none"])
+    for each in found:
+        sent = render_si(each.sent_bytes_per_step, "B")
+        risk = nearest_risk(each.risks, each.islands)
+        shown = "unknown" if risk is None else f"{risk.excess_loss:+.3f}"
+        what = f"{each.name}, {each.islands} islands, every {each.every}"
+        rows.append([what, *_numbers(each, sent), shown])
+    return table("", _HEADERS, rows)
+
+
+def _numbers(found: Summary | ApartSummary, sent: str) -> list[str]:
+    return [
+        render_duration(found.step_s), render_si(found.tokens_per_s, "").strip(), sent,
+        render_bytes(found.total_bytes), f"{found.mfu:.1%}", f"{found.budget.days:,.1f}",
+        render_si(found.budget.dollars, "$"),
+    ]  # fmt: skip
+
+
+def render_risk(risk: Risk | None) -> str:
+    """The loss above exact training's, in nats, with its interval."""
+    if risk is None:
+        return "not measured"
+    return f"{risk.excess_loss:+.3f} ({risk.low:+.3f} to {risk.high:+.3f})"
+
+
+def island_lines(found: ApartSummary) -> Iterator[str]:
+    """How an algorithm's islands train and meet, and what was measured of its loss."""
+    yield (
+        f"{found.algorithm}: {found.islands} islands of {found.island_devices} devices, each {found.strategy}"
+    )
+    yield (
+        f"  a step of an island takes {render_duration(found.island_step_s)}, a round of {found.every} "
+        f"{render_duration(found.round_s)}; each sends {render_si(found.round_sent_bytes, 'B')} in it, "
+        f"{render_duration(found.link_s)} on their links"
+    )
+    yield f"  {render_si(found.power_w, 'W')}, {found.budget.kwh:,.0f} kWh; {_beside(found)}"
+    for risk in found.risks:
+        yield f"  {_measured(risk)}"
+    if not found.risks:
+        yield "  the study has not measured what it does to the loss"
+    elif all(found.islands > risk.workers for risk in found.risks):
+        yield f"  no measurement had as many workers as the {found.islands} islands here"
+    if found.exact_steps:
+        yield f"  its first and last {found.exact_steps} steps are exact, at exact training's speed"
+
+
+def round_lines(found: RoundAccount) -> Iterator[str]:
+    """How the islands of a simulated plan meet, and what was measured of its loss."""
+    yield (
+        f"{found.islands} islands, {found.algorithm}: a step of an island "
+        f"{render_duration(found.island_step_s)}, a round {render_duration(found.round_s)}, of it "
+        f"{render_duration(found.link_s)} on the links between islands"
+    )
+    yield (
+        f"An island sends {render_si(found.round_sent_bytes, 'B')} in a round, "
+        f"{render_si(found.sent_bytes_per_step, 'B')} a step"
+    )
+    for risk in found.risks:
+        yield _measured(risk).capitalize()
+    if not found.risks:
+        yield "The study has not measured what this algorithm does to the loss"
+
+
+def _beside(found: ApartSummary) -> str:
+    held = render_bytes(found.beside_bytes)
+    return f"of the memory {held} a device are the algorithm's own"
+
+
+def _measured(risk: Risk) -> str:
+    points = "" if risk.accuracy_points is None else f", accuracy {risk.accuracy_points:+.1f} points"
+    return (
+        f"loss {render_risk(risk)} nats{points} against exact training: a small {risk.network}, "
+        f"{risk.workers} workers, {risk.seeds} seeds ({risk.source})"
+    )
+
+
+def advice_lines(exact: Summary | None, found: Sequence[ApartSummary]) -> list[str]:
+    """What to choose: the fastest of small measured risk; and what is faster, with what it risks."""
+    ranked = sorted(found, key=lambda each: each.budget.days)
+    safe = [each for each in ranked if not is_risky(each)]
+    choice: Summary | ApartSummary | None = safe[0] if safe else exact
+    if exact and safe and exact.budget.days <= _WORTH * safe[0].budget.days:
+        choice = exact
+    lines = [_choice_line(choice, exact)] if choice else ["Nothing here is known to keep the loss."]
+    for each in ranked:
+        if is_risky(each) and (choice is None or 1.02 * each.budget.days < choice.budget.days):
+            lines.append(_warning(each))
+    return [*lines, *_caveats(found)]
+
+
+def is_risky(found: ApartSummary) -> bool:
+    """Whether the loss was not measured, or may have risen by more than a small amount."""
+    risk = nearest_risk(found.risks, found.islands)
+    return risk is None or risk.high > RISKY_NATS
+
+
+def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
+    if not isinstance(choice, ApartSummary):
+        return (
+            f"Advice: train exactly ({choice.strategy}); no algorithm of small measured risk is 10 % faster."
+        )
+    times = f", {exact.budget.days / choice.budget.days:.3g} times as fast as exact training" if exact else ""
+    return f"Advice: {choice.algorithm} on {choice.islands} islands, {choice.budget.days:,.1f} days{times}."
+
+
+def _warning(found: ApartSummary) -> str:
+    risk = nearest_risk(found.risks, found.islands)
+    why = "its loss was not measured" if risk is None else f"its measured loss is {render_risk(risk)} nats"
+    return (
+        f"Faster but not advised: {found.name}, {found.budget.days:,.1f} days; {why}. "
+        "Try it on your model at a small size first."
+    )
+
+
+def _caveats(found: Sequence[ApartSummary]) -> list[str]:
+    if not any(each.risks for each in found):
+        return []
+    return [
+        "Loss risks were measured on small networks, for few steps, on few workers. They rank algorithms and "
+        "warn; they do not tell what a large model would lose, nor after how many tokens it would catch up."
+    ]

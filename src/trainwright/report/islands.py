@@ -1,0 +1,149 @@
+"""What people ask of islands: speed, bytes on slow links, memory, money, and the risk to the loss."""
+
+from dataclasses import dataclass
+
+from trainwright.algorithm.registry import render_algorithm
+from trainwright.algorithm.risk import Risk, measured_risks
+from trainwright.cluster.power import Activity, power_w
+from trainwright.economics.goodput import Goodput
+from trainwright.estimate.rounds import Option
+from trainwright.estimate.types import Job
+from trainwright.plan.expand import expand
+from trainwright.plan.islands import set_apart
+from trainwright.plan.plan import Plan
+from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.plan.text import render_plan
+from trainwright.program.meetings import round_sent_bytes
+from trainwright.report.budget import Budget, Terms, budget_of, goodput_of
+from trainwright.report.summary import summarize
+
+_WAITING = Activity(matrix=0.0, memory=0.0, link=1.0)  # what devices do while islands meet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApartSummary:
+    """One algorithm's prediction, for all islands together.
+
+    `step_s` is the mean over a round, or over the run if it has exact steps too; `island_step_s` the step of
+    an island, `sync_s` what meetings add to the mean one. `mfu` counts what islands compute: of a slice, the
+    slice. `sent_bytes_per_step` is what an island sends over the links between islands, on average.
+    `risks` are what the study measured of the algorithm, on small networks.
+    """
+
+    name: str
+    algorithm: str  # with its hyperparameters
+    islands: int
+    devices: int
+    island_devices: int
+    every: int
+    strategy: Strategy  # of one island
+    global_batch: int
+    seq: int
+    step_s: float
+    low_s: float
+    high_s: float
+    island_step_s: float
+    round_s: float
+    sync_s: float
+    link_s: float  # of a round, on the links between islands
+    exact_steps: int
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    mfu: float
+    hfu: float
+    round_sent_bytes: float
+    sent_bytes_per_step: float
+    total_bytes: float
+    beside_bytes: float
+    capacity_bytes: float
+    power_w: float
+    device_w: float
+    joules_per_token: float
+    tokens_per_joule: float
+    goodput: Goodput | None
+    effective_tokens_per_s: float
+    budget: Budget
+    risks: tuple[Risk, ...]
+    plan: str  # as text, which `trainwright simulate` reads
+
+
+def summarize_apart(option: Option, whole: Job, terms: Terms, exact_s: float | None = None) -> ApartSummary:
+    """A summary of an option; `exact_s` is the exact step that its run may begin or end with."""
+    apart, job = option.apart, option.job
+    (island,) = summarize(job, stack_strategies([option.strategy]), terms)
+    batch, cluster = int(job.global_batch) * apart.islands, whole.cluster
+    step_s = _mean_step_s(option, batch * job.seq, terms, exact_s)
+    working = island.step_s / step_s
+    power = apart.islands * island.power_w * working + float(power_w(cluster, _WAITING)) * (1.0 - working)
+    tokens_per_s = batch * job.seq / step_s
+    interrupted = goodput_of(whole, option.strategy.precision, step_s, terms)
+    effective = tokens_per_s * (interrupted.speed if interrupted else 1.0)
+    text = render_algorithm(apart.algorithm)
+    sent = round_sent_bytes(option.meetings, apart.islands)
+    waiting_w = float(power_w(cluster, _WAITING)) / cluster.count / cluster.pue - cluster.network.host_w
+    return ApartSummary(
+        name=text.split()[0],
+        algorithm=text,
+        islands=apart.islands,
+        devices=cluster.count,
+        island_devices=job.cluster.count,
+        every=apart.every,
+        strategy=option.strategy,
+        global_batch=batch,
+        seq=job.seq,
+        step_s=step_s,
+        low_s=step_s * terms.interval.low,
+        high_s=step_s * terms.interval.high,
+        island_step_s=option.island_step_s,
+        round_s=option.round_s,
+        sync_s=option.step_s - option.island_step_s,
+        link_s=sum(each.link_s for each in option.meetings),
+        exact_steps=apart.exact_steps,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_device=tokens_per_s / cluster.count,
+        mfu=island.mfu * working,
+        hfu=island.hfu * working,
+        round_sent_bytes=sent,
+        sent_bytes_per_step=sent / apart.every,
+        total_bytes=island.total_bytes + (1.0 + job.stack.fragmentation) * option.beside_bytes,
+        beside_bytes=option.beside_bytes,
+        capacity_bytes=island.capacity_bytes,
+        power_w=power,
+        device_w=island.device_w * working + waiting_w * (1.0 - working),
+        joules_per_token=power / tokens_per_s,
+        tokens_per_joule=tokens_per_s / power,
+        goodput=interrupted,
+        effective_tokens_per_s=effective,
+        budget=budget_of(batch * job.seq, (tokens_per_s, effective), power, cluster.count, terms),
+        risks=measured_risks(text.split()[0]),
+        plan=render_plan(plan_of(option)),
+    )
+
+
+def _mean_step_s(option: Option, batch_tokens: int, terms: Terms, exact_s: float | None) -> float:
+    """The mean over a round; with exact steps, over the run, as far as it has so many."""
+    exact, steps = option.apart.exact_steps, max(terms.tokens / batch_tokens, 1.0)
+    if not exact or exact_s is None:
+        return option.step_s
+    share = min(exact / steps, 1.0)
+    return share * exact_s + (1.0 - share) * option.step_s
+
+
+def plan_of(option: Option) -> Plan:
+    """The option as a plan that can be simulated, written down and read back."""
+    job, stack = option.job, option.job.stack
+    inner = expand(
+        option.strategy, job.graph, int(job.global_batch), fused=stack.attention != "unfused",
+        balanced=stack.balanced_stages,
+    )  # fmt: skip
+    return set_apart(inner, option.apart.algorithm, option.apart.islands)
+
+
+def nearest_risk(risks: tuple[Risk, ...], islands: int) -> Risk | None:
+    """The measured risk that says most about a language model on so many islands; nothing if there is none.
+
+    Of transformers before others, and then of the nearest count of workers.
+    """
+    return min(
+        risks, key=lambda each: (each.network != "transformer", abs(each.workers - islands)), default=None
+    )

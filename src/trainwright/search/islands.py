@@ -1,0 +1,138 @@
+"""The best plan of islands for an algorithm: how many, what each does in a step, how rarely they meet."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from trainwright.algorithm.protocol import Algorithm
+from trainwright.errors import BadInput, InfeasiblePlan
+from trainwright.estimate.rounds import Option
+from trainwright.estimate.step import estimate
+from trainwright.estimate.types import Job
+from trainwright.model.graph import parameters
+from trainwright.plan.islands import parse_island_algorithm
+from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.program.meetings import (
+    beside_bytes,
+    build_apartness,
+    build_meetings,
+    held_share,
+    island_cluster,
+    island_counts,
+    island_graph,
+)
+from trainwright.program.setting import Setting
+from trainwright.search.check import check_constraints
+from trainwright.search.find import Question, find_plans
+from trainwright.search.miss import nearest_miss
+
+EVERY = (10, 20, 50, 100, 200, 500)  # steps of a round that are tried; DiLoCo was published with 500
+_WORTH = 1.05  # times as fast: what more islands, or rarer meetings, must bring
+
+
+def find_apart(question: Question, text: str, islands: int | None = None) -> Option:
+    """The best option for an algorithm, of as many islands as are asked for or as levels of the network make.
+
+    The fewest islands, and of rounds that are tried the shortest, that another choice beats by 5 % at most:
+    the rarer islands meet and the more they are, the more the loss is at risk.
+    """
+    algorithms = list(_algorithms(text))
+    options: list[Option] = []
+    error: Exception | None = None
+    for count in _counts(question, islands):
+        try:
+            options.append(_of_count(question, algorithms, count))
+        except (BadInput, InfeasiblePlan) as found:
+            error = error or found
+    if not options:
+        assert error is not None
+        raise error
+    return _least(options)
+
+
+def _least(options: list[Option]) -> Option:
+    """The first that no later one beats by what more risk must be worth."""
+    best_s = min(option.step_s for option in options)
+    return next(option for option in options if option.step_s <= _WORTH * best_s)
+
+
+def _algorithms(text: str) -> Iterator[Algorithm]:
+    """The algorithm as it is stated; with every round that is tried, if that is not."""
+    stated = parse_island_algorithm(text)
+    if "every=" in text:
+        yield stated
+        return
+    for every in EVERY:
+        try:
+            yield parse_island_algorithm(f"{text} every={every}")
+        except BadInput:  # too short for another hyperparameter
+            if every == EVERY[-1]:
+                raise
+
+
+def _counts(question: Question, islands: int | None) -> tuple[int, ...]:
+    cluster = question.job.cluster
+    if islands == 1:
+        rule = "leaves nobody to learn together with"
+        raise BadInput("--islands", islands, rule, "state 2 or more, or leave out --algorithm")
+    counts = (islands,) if islands else island_counts(cluster)
+    if not counts:
+        rule = "is one island: no level of its network joins groups of devices"
+        remedy = 'state several sites like "h100:64x2@10Gbps", or how many islands with --islands'
+        raise BadInput("cluster", cluster.name, rule, remedy)
+    return counts
+
+
+def _of_count(question: Question, algorithms: list[Algorithm], islands: int) -> Option:
+    """The best option of so many islands."""
+    whole = question.job
+    (batch,) = question.batches
+    if batch % islands:
+        rule = f"does not divide over {islands} islands"
+        raise BadInput("global batch", batch, rule, f"use a multiple of {islands}, see --batch")
+    island = island_cluster(whole.cluster, islands)
+    apart = build_apartness(whole.graph, whole.seq, algorithms[0], islands)
+    graph = island_graph(whole.graph, apart)
+    beside = beside_bytes(apart, parameters(graph), island.count)
+    job = replace(whole, graph=graph, cluster=island, global_batch=batch // islands)
+    strategy, step_s, weights_bytes = _best_inside(question, job, beside)
+    setting = Setting(
+        graph=whole.graph, cluster=whole.cluster, stack=whole.stack, efficiency=whole.efficiency,
+        seq=whole.seq, precision=strategy.precision,
+    )  # fmt: skip
+    held = held_share(whole.stack, strategy.precision, weights_bytes, graph)
+    options = []
+    for algorithm in algorithms:
+        each = replace(apart, algorithm=algorithm)
+        options.append(
+            Option(
+                apart=each, job=job, strategy=strategy, island_step_s=step_s, beside_bytes=beside,
+                meetings=build_meetings(setting, each, held),
+            )
+        )  # fmt: skip
+    return _least(options)
+
+
+def _best_inside(question: Question, job: Job, beside: float) -> tuple[Strategy, float, float]:
+    """The best strategy of an island that leaves so much memory free; its step, and bytes of weights."""
+    own = job.cluster.device.memory[0]
+    room = own.capacity_bytes - beside * (1.0 + job.stack.fragmentation)
+    if room <= 0:
+        raise InfeasiblePlan(
+            f"what the algorithm keeps beside the model does not fit {job.cluster.device.name}"
+        )
+    device = replace(
+        job.cluster.device,
+        memory=(replace(own, capacity_bytes=room), *job.cluster.device.memory[1:]),
+    )
+    inner = replace(
+        question,
+        job=replace(job, cluster=replace(job.cluster, device=device)),
+        batches=(int(job.global_batch),),
+    )
+    check_constraints(inner)
+    found = find_plans(inner)
+    if not len(found.best):
+        raise nearest_miss(inner, found)
+    strategy = found.best.strategies[0]
+    result = estimate(job, stack_strategies([strategy]))
+    return strategy, float(result.step_s[0]), float(result.memory_bytes["weights"][0])
