@@ -6,12 +6,12 @@ from rich.table import Table
 
 from trainwright.algorithm.risk import Risk
 from trainwright.report.island_account import RoundAccount
-from trainwright.report.islands import ApartSummary, nearest_risk
+from trainwright.report.islands import ApartSummary, every_of, nearest_risk
 from trainwright.report.summary import Summary
 from trainwright.report.tables import table
 from trainwright.units import render_bytes, render_duration, render_si
 
-RISKY_NATS = 0.05  # an interval that reaches beyond is no small loss: the advice says so first
+RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk, and the advice says so first
 _WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
 _HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
 
@@ -24,8 +24,8 @@ def islands_table(exact: Summary | None, exact_bytes: float | None, found: Seque
         rows.append(["exact", *_numbers(exact, sent), "none"])
     for each in found:
         sent = render_si(each.sent_bytes_per_step, "B")
-        risk = nearest_risk(each.risks, each.islands)
-        shown = "unknown" if risk is None else f"{risk.excess_loss:+.3f}"
+        risk = nearest_risk(each.risks, each.islands, each.every)
+        shown = "unknown" if risk is None else f"{risk.excess_loss:+.1%}"
         what = f"{each.name}, {each.islands} islands, every {each.every}"
         rows.append([what, *_numbers(each, sent), shown])
     return table("", _HEADERS, rows)
@@ -39,11 +39,9 @@ def _numbers(found: Summary | ApartSummary, sent: str) -> list[str]:
     ]  # fmt: skip
 
 
-def render_risk(risk: Risk | None) -> str:
-    """The loss above exact training's, in nats, with its interval."""
-    if risk is None:
-        return "not measured"
-    return f"{risk.excess_loss:+.3f} ({risk.low:+.3f} to {risk.high:+.3f})"
+def render_risk(risk: Risk) -> str:
+    """The loss above exact training's, relative to it, with its interval."""
+    return f"{risk.excess_loss:+.1%} ({risk.low:+.1%} to {risk.high:+.1%})"
 
 
 def island_lines(found: ApartSummary) -> Iterator[str]:
@@ -57,12 +55,7 @@ def island_lines(found: ApartSummary) -> Iterator[str]:
         f"{render_duration(found.link_s)} on their links"
     )
     yield f"  {render_si(found.power_w, 'W')}, {found.budget.kwh:,.0f} kWh; {_beside(found)}"
-    for risk in found.risks:
-        yield f"  {_measured(risk)}"
-    if not found.risks:
-        yield "  the study has not measured what it does to the loss"
-    elif all(found.islands > risk.workers for risk in found.risks):
-        yield f"  no measurement had as many workers as the {found.islands} islands here"
+    yield from (f"  {line}" for line in risk_lines(found))
     if found.exact_steps:
         yield f"  its first and last {found.exact_steps} steps are exact, at exact training's speed"
 
@@ -78,10 +71,21 @@ def round_lines(found: RoundAccount) -> Iterator[str]:
         f"An island sends {render_si(found.round_sent_bytes, 'B')} in a round, "
         f"{render_si(found.sent_bytes_per_step, 'B')} a step"
     )
+    yield from risk_lines(found)
+
+
+def risk_lines(found: ApartSummary | RoundAccount) -> Iterator[str]:
+    """All that was measured of an algorithm's loss, and how that differs from what is planned here."""
     for risk in found.risks:
-        yield _measured(risk).capitalize()
+        yield _measured(risk)
     if not found.risks:
         yield "The study has not measured what this algorithm does to the loss"
+        return
+    if all(found.islands > risk.workers for risk in found.risks):
+        yield f"No measurement had as many workers as the {found.islands} islands here"
+    if all(found.every > every_of(risk) for risk in found.risks):
+        longest = max(map(every_of, found.risks))
+        yield f"No measurement had rounds as long as here: at most {longest} steps, not {found.every}"
 
 
 def _beside(found: ApartSummary) -> str:
@@ -91,9 +95,10 @@ def _beside(found: ApartSummary) -> str:
 
 def _measured(risk: Risk) -> str:
     points = "" if risk.accuracy_points is None else f", accuracy {risk.accuracy_points:+.1f} points"
+    setting = f", {risk.setting}" if risk.setting else ""
     return (
-        f"loss {render_risk(risk)} nats{points} against exact training: a small {risk.network}, "
-        f"{risk.workers} workers, {risk.seeds} seeds ({risk.source})"
+        f"Loss {render_risk(risk)} of exact training's{points}: a small {risk.network}, "
+        f"{risk.workers} workers{setting}, {risk.seeds} seeds ({risk.source})"
     )
 
 
@@ -113,8 +118,8 @@ def advice_lines(exact: Summary | None, found: Sequence[ApartSummary]) -> list[s
 
 def is_risky(found: ApartSummary) -> bool:
     """Whether the loss was not measured, or may have risen by more than a small amount."""
-    risk = nearest_risk(found.risks, found.islands)
-    return risk is None or risk.high > RISKY_NATS
+    risk = nearest_risk(found.risks, found.islands, found.every)
+    return risk is None or risk.high > RISKY
 
 
 def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
@@ -127,8 +132,12 @@ def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
 
 
 def _warning(found: ApartSummary) -> str:
-    risk = nearest_risk(found.risks, found.islands)
-    why = "its loss was not measured" if risk is None else f"its measured loss is {render_risk(risk)} nats"
+    risk = nearest_risk(found.risks, found.islands, found.every)
+    why = (
+        "its loss was not measured"
+        if risk is None
+        else f"its loss was measured at {render_risk(risk)} above exact training's"
+    )
     return (
         f"Faster but not advised: {found.name}, {found.budget.days:,.1f} days; {why}. "
         "Try it on your model at a small size first."

@@ -1,6 +1,7 @@
 """What people ask of islands: speed, bytes on slow links, memory, money, and the risk to the loss."""
 
 from dataclasses import dataclass
+from math import log
 
 from trainwright.algorithm.registry import render_algorithm
 from trainwright.algorithm.risk import Risk, measured_risks
@@ -139,11 +140,21 @@ def plan_of(option: Option) -> Plan:
     return set_apart(inner, option.apart.algorithm, option.apart.islands)
 
 
-def nearest_risk(risks: tuple[Risk, ...], islands: int) -> Risk | None:
+def nearest_risk(risks: tuple[Risk, ...], islands: int, every: int) -> Risk | None:
     """The measured risk that says most about a language model on so many islands; nothing if there is none.
 
-    Of transformers before others, and then of the nearest count of workers.
+    Of transformers before others; then of the nearest count of workers; then of the nearest rounds.
     """
-    return min(
-        risks, key=lambda each: (each.network != "transformer", abs(each.workers - islands)), default=None
-    )
+    return min(risks, key=lambda each: _distance(each, islands, every), default=None)
+
+
+def _distance(risk: Risk, islands: int, every: int) -> tuple[bool, int, float]:
+    return (
+        risk.network != "transformer", abs(risk.workers - islands), abs(log(max(every_of(risk), 1) / every))
+    )  # fmt: skip
+
+
+def every_of(risk: Risk) -> int:
+    """Steps of a round in the setting that was measured; 0 if that is not stated."""
+    words = [word for word in risk.setting.split() if word.startswith("every=")]
+    return int(words[0].removeprefix("every=")) if words else 0
