@@ -162,8 +162,10 @@ def build_meetings(setting: Setting, apart: Apartness, held: float) -> tuple[Mee
 
 
 def _link_s(links: tuple[Link, ...], message: Message, islands: int, devices: int) -> float:
+    """The time of a message, which is never shorter than light takes there (and back, if it is summed)."""
     where = span(links, np.full(1, float(islands)), np.full(1, float(devices)))
-    return float(_COSTS[message.kind](links, where, np.full(1, message.bytes / devices))[0])
+    found = float(_COSTS[message.kind](links, where, np.full(1, message.bytes / devices))[0])
+    return max(found, links[-1].latency_s * (2.0 if message.kind == "all-reduce" else 1.0))
 
 
 def _apply_s(setting: Setting, apart: Apartness, message: Message, held: float) -> float:
