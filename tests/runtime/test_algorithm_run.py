@@ -1,5 +1,6 @@
 """`trainwright run --algorithm`, as users start it and as machines end it."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -7,6 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.runtime import launching as launched
+from trainwright.algorithm.registry import parse_algorithm
+from trainwright.model.build import build_graph
+from trainwright.model.load import load_model
+from trainwright.plan.islands import set_apart
+from trainwright.plan.plan import Plan
+from trainwright.plan.text import render_plan
+from trainwright.program.meetings import build_apartness, round_messages
 from trainwright.runtime.shelf import kept_checkpoints
 
 STEPS = 48
@@ -25,6 +33,24 @@ def arguments(directory: Path, name: str, algorithm: str, workers: int = 3, step
         "--batch", "12", "--rate", "1e-2", "--every", "8", "--checkpoint", str(directory / name),
         "--metrics", str(directory / f"{name}.jsonl"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["diloco", "ist"] if os.environ.get("THOROUGH") else ["ist"])
+def test_a_run_of_a_plan_of_islands_tells_as_many_bytes_as_the_plan_says(name: str, tmp_path: Path) -> None:
+    model, file, metrics = launched.build_model(tmp_path), tmp_path / "two.plan", tmp_path / "two.jsonl"
+    algorithm = parse_algorithm(f"{name} every=4")
+    inner = Plan(name="dp1", devices=1, batch=2, microbatches=2, precision="fp32")
+    file.write_text(render_plan(set_apart(inner, algorithm, 2)), encoding="utf-8")
+    result = launched.run(model, str(file), "--steps", "8", "--metrics", str(metrics))
+    assert result.returncode == 0, result.stderr
+    assert f"by {name} every=4" in result.stdout
+    assert "on 2 workers" in result.stdout
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    measured = [line["told_bytes"] for line in lines if "told_bytes" in line]
+    apart = build_apartness(build_graph(load_model(model)), 16, algorithm, 2)
+    planned = sum(each.bytes for _, messages in round_messages(apart) for each in messages)
+    fetched = 0 if name == "diloco" else sum(each.elements for each in apart.anatomy.partitioned) / 2 * 4
+    assert measured == [planned - fetched, planned]  # the first slices are there
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from trainwright.cli.answer import Answer, answer_of, json_of
 from trainwright.cli.request import Request, parse_request
 from trainwright.errors import BadInput, InfeasiblePlan
+from trainwright.estimate.rounds import Option
 from trainwright.plan.expand import count_microbatches, expand
 from trainwright.plan.islands import parse_island_algorithm
 from trainwright.program.crossing import crossing_bytes
@@ -73,25 +74,31 @@ def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
         raise BadInput("--batch-range", options.batch_range, "is for exact training", "use --batch")
     islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS) if options.islands else None
     request = parse_request(options)
-    found, refused, exact = [], {}, _exact(request)
+    chosen, refused = _options(request, texts, islands)
+    exact, job = _exact(request), request.question.job
     step_s = exact.summaries[0].step_s if exact else None
-    question = replace(request.question, top=1)
-    for text in texts:
-        try:
-            option = find_apart(question, text, islands)
-        except InfeasiblePlan as error:
-            refused[text] = str(error)
-            continue
-        found.append(summarize_apart(option, question.job, request.terms, step_s))
+    found = [summarize_apart(each, job, request.terms, step_s) for each in chosen]
     if not found and exact is None:
         raise InfeasiblePlan("; ".join(f"{text}: {why}" for text, why in refused.items()))
     notes = exact.notes if exact else (*request.notes, "Exact training does not fit this cluster.")
-    counts = island_counts(question.job.cluster)
-    inside = found[0].island_devices if found else question.job.cluster.count // counts[0]
+    inside = found[0].island_devices if found else job.cluster.count // island_counts(job.cluster)[0]
     return ApartAnswer(
         notes=notes, exact=exact, exact_bytes=_exact_bytes(request, exact, inside), found=tuple(found),
         refused=refused,
     )  # fmt: skip
+
+
+def _options(
+    request: Request, texts: tuple[str, ...], islands: int | None
+) -> tuple[list[Option], dict[str, str]]:
+    """The best option of each algorithm; and for those without one, why."""
+    found, refused = [], {}
+    for text in texts:
+        try:
+            found.append(find_apart(replace(request.question, top=1), text, islands))
+        except InfeasiblePlan as error:
+            refused[text] = str(error)
+    return found, refused
 
 
 def parse_algorithms(text: str) -> tuple[str, ...]:
