@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-torchtitan check calibrate bench bench-run measure agreement zoo clean
+.PHONY: plan test thorough test-torchtitan test-bridge check calibrate bench bench-run measure agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -26,6 +26,13 @@ thorough: .venv/.installed-dev  ## the comparisons of runs with one device again
 test-torchtitan: .venv/.installed-dev  ## torchtitan's own configuration classes on what is exported for it: a minute to install
 	$(BIN)/python -m pip install --quiet '.[torchtitan]'
 	$(BIN)/python -m pytest tests/tools/test_torchtitan.py
+
+BRIDGE := 'megatron-bridge>=0.3,<0.4' 'transformers<5' 'huggingface_hub<1' 'tokenizers<0.23' 'omegaconf>=2.3,<2.4' \
+  'hydra-core>=1.3,<1.4' 'antlr4-python3-runtime==4.9.3'
+
+test-bridge: .venv/.installed-dev  ## Megatron-Bridge's own recipes under what is exported for them, without its kernels
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/bridge $(BRIDGE)
+	PYTHONPATH=.venv/bridge $(BIN)/python -m pytest tests/tools/test_megatron_bridge.py
 
 check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.export.handover import Handover
 from trainwright.export.megatron import plan_flags
-from trainwright.export.megatron_bridge import ddp_values, model_values
+from trainwright.export.megatron_bridge import ddp_values, model_values, optimizer_values
 from trainwright.export.targets import export_text
 from trainwright.plan.strategy import parse_strategy
 
@@ -50,6 +50,21 @@ def test_its_configurations_are_built_from_the_values(text: str) -> None:
     DistributedDataParallelConfig(**ddp_values(given.strategy))
 
 
+@pytest.mark.parametrize("text", [*STRATEGIES, "dp1 mb1 offload-optimizer bf16"])
+def test_its_optimizer_is_built_from_the_values(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that an offloaded optimizer is a distributed one, which its constructor insists on."""
+    from megatron.core.optimizer import optimizer_config
+
+    given = handover(text)
+    monkeypatch.setattr(optimizer_config, "is_te_min_version", lambda *values: True)
+    values = optimizer_values(given.strategy)
+    config = optimizer_config.OptimizerConfig(optimizer="adam", lr=0.1, bf16=True, **values)
+    assert config.optimizer_cpu_offload == (given.strategy.offload == "optimizer")
+    told = {flag[0] for flag in plan_flags(given)}
+    assert ("--use-distributed-optimizer" in told) == config.use_distributed_optimizer
+    assert ("--use-precision-aware-optimizer" in told) == config.use_precision_aware_optimizer
+
+
 @pytest.mark.parametrize("text", STRATEGIES)
 def test_every_flag_is_a_field_of_theirs_or_the_scripts(text: str) -> None:
     from megatron.core.distributed.distributed_data_parallel_config import DistributedDataParallelConfig
@@ -64,10 +79,12 @@ def test_the_recipe_sets_every_value(tmp_path: Path) -> None:
     given = handover(STRATEGIES[1])
     space: dict[str, object] = {}
     exec(export_text(given, "megatron-bridge"), space)
-    recipe = SimpleNamespace(
-        model=SimpleNamespace(), ddp=SimpleNamespace(), train=SimpleNamespace(), optimizer=SimpleNamespace()
-    )
+    parts = ("model", "ddp", "train", "optimizer", "dist", "dataset", "comm_overlap")
+    recipe = SimpleNamespace(**{part: SimpleNamespace() for part in parts})
     found = space["apply_plan"](recipe)  # type: ignore[operator]
     assert vars(found.model) == model_values(given)
     assert vars(found.ddp) == ddp_values(given.strategy)
+    assert vars(found.optimizer) == optimizer_values(given.strategy)
     assert found.train.global_batch_size == given.global_batch
+    assert found.dataset.seq_length == found.model.seq_length == 4096
+    assert found.comm_overlap.overlap_p2p_comm is True

@@ -15,7 +15,7 @@ from trainwright.export.flags import (
 from trainwright.export.handover import Handover
 from trainwright.export.megatron_model import model_flags, model_gaps
 from trainwright.model.architecture import Architecture
-from trainwright.plan.mapping import ORDERS
+from trainwright.plan.mapping import AXES, ORDERS, canonical_order
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-LM"
@@ -32,16 +32,30 @@ def gaps(handover: Handover) -> Iterator[Gap]:
     """What the flags cannot say."""
     strategy = canonical(handover.strategy)
     yield from ability_gaps(strategy, ABILITY, NAME)
-    yield from chunk_gaps(strategy)
+    yield from pairing_gaps(strategy)
     if handover.architecture:
         yield from model_gaps(handover.architecture)
 
 
-def chunk_gaps(strategy: Strategy) -> Iterator[Gap]:
-    """Layers to recompute that are not the same number in every chunk of a stage."""
+def pairing_gaps(strategy: Strategy) -> Iterator[Gap]:
+    """Knobs that Megatron has, but not beside others of a plan."""
     if strategy.recompute_layers % strategy.vpp:
         reason = f"Megatron counts them in each of the {strategy.vpp} chunks of a stage"
         yield Gap(knob="recompute_layers", value=strategy.recompute_layers, reason=reason)
+    if strategy.offload == "optimizer" and not is_distributed(strategy):
+        reason = "Megatron offloads the state of its distributed optimizer: zero 1 to 3"
+        yield Gap(knob="offload", value="optimizer", reason=reason)
+    sizes = {axis: getattr(strategy, axis) for axis in AXES}
+    inside = canonical_order(PIPELINE_INSIDE, sizes)
+    if strategy.order == inside != ORDERS[0] and strategy.zero in SHARDED:
+        reason = f"Megatron-FSDP, which zero {strategy.zero} needs, has {ORDERS[0]}"
+        yield Gap(knob="order", value=strategy.order, reason=reason)
+
+
+def is_distributed(strategy: Strategy) -> bool:
+    """Whether the plan needs the distributed optimizer; alone on its replica, an offloaded one does too."""
+    alone = strategy.dp * strategy.cp == 1
+    return strategy.zero >= 1 or (alone and strategy.offload == "optimizer")
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -126,7 +140,7 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
 
 
 def _sharding(strategy: Strategy) -> Iterator[Flag]:
-    if strategy.zero >= 1:
+    if is_distributed(strategy):
         yield flag("--use-distributed-optimizer")
     if strategy.zero in SHARDED:
         yield flag("--use-megatron-fsdp")

@@ -1,7 +1,6 @@
 """A plan as the recipe values of Megatron-Bridge and NeMo: the fields of Megatron-Core's configurations."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from trainwright.export import megatron
 from trainwright.export.ability import Gap, ability_gaps
@@ -13,7 +12,7 @@ from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-Bridge"
 _PRECISIONS = {
-    "fp32": "fp32", "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
     "fp4": "bf16_with_nvfp4_mixed",
 }  # fmt: skip
 
@@ -21,8 +20,8 @@ _PRECISIONS = {
 def gaps(handover: Handover) -> Iterator[Gap]:
     """What the values cannot say."""
     strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, replace(megatron.ABILITY, orders=ORDERS[:1]), NAME)
-    yield from megatron.chunk_gaps(strategy)
+    yield from ability_gaps(strategy, megatron.ABILITY, NAME)
+    yield from megatron.pairing_gaps(strategy)
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -41,6 +40,7 @@ def model_values(handover: Handover) -> dict[str, object]:
     values: dict[str, object] = {
         "tensor_model_parallel_size": strategy.tp, "sequence_parallel": strategy.sp,
         "context_parallel_size": strategy.cp, "pipeline_model_parallel_size": strategy.pp,
+        "pipeline_model_parallel_layout": None,
         "virtual_pipeline_model_parallel_size": strategy.vpp if strategy.vpp > 1 else None,
         "expert_model_parallel_size": strategy.ep, "expert_tensor_parallel_size": strategy.etp,
     }  # fmt: skip
@@ -48,18 +48,31 @@ def model_values(handover: Handover) -> dict[str, object]:
         values["cp_comm_type"] = megatron.CP_TYPES[strategy.cp_kind]
     if handover.seq:
         values["seq_length"] = handover.seq
-    return values | _recompute(handover)
+    return values | _sends(strategy) | _recompute(handover)
+
+
+def _sends(strategy: Strategy) -> dict[str, object]:
+    """Whether stages send behind computing, which interleaved ones can."""
+    if strategy.pp == 1:
+        return {}
+    behind = strategy.overlap and strategy.vpp > 1
+    return {"overlap_p2p_comm": behind, "batch_p2p_comm": not behind}
 
 
 def _recompute(handover: Handover) -> dict[str, object]:
+    """All four fields, since the recipe may have set any."""
     strategy = handover.strategy
+    values: dict[str, object] = {
+        "recompute_granularity": None, "recompute_modules": None, "recompute_method": None,
+        "recompute_num_layers": None,
+    }  # fmt: skip
     if strategy.recompute == "selective":
         modules = megatron.recompute_modules(handover)
-        return {"recompute_granularity": "selective", "recompute_modules": modules}
+        return values | {"recompute_granularity": "selective", "recompute_modules": modules}
     if strategy.recompute == "none":
-        return {"recompute_granularity": None}
+        return values
     layers = strategy.recompute_layers // strategy.vpp
-    return {
+    return values | {
         "recompute_granularity": "full", "recompute_method": "block" if layers else "uniform",
         "recompute_num_layers": layers or 1,
     }  # fmt: skip
@@ -68,41 +81,71 @@ def _recompute(handover: Handover) -> dict[str, object]:
 def ddp_values(strategy: Strategy) -> dict[str, object]:
     """Fields of DistributedDataParallelConfig."""
     strategy = canonical(strategy)
-    values: dict[str, object] = {
-        "use_distributed_optimizer": strategy.zero >= 1,
+    return {
+        "use_distributed_optimizer": megatron.is_distributed(strategy),
         "overlap_grad_reduce": strategy.overlap,
         "overlap_param_gather": strategy.overlap and strategy.zero >= 1,
+        "num_distributed_optimizer_instances": megatron.replicas(strategy) if strategy.zero else 1,
+        "use_megatron_fsdp": strategy.zero in megatron.SHARDED,
+        "data_parallel_sharding_strategy": megatron.SHARDED.get(strategy.zero, "no_shard"),
     }
-    if strategy.shard:
-        values["num_distributed_optimizer_instances"] = megatron.replicas(strategy)
-    if strategy.zero in megatron.SHARDED:
-        values |= {
-            "use_megatron_fsdp": True,
-            "data_parallel_sharding_strategy": megatron.SHARDED[strategy.zero],
-        }
+
+
+def optimizer_values(strategy: Strategy) -> dict[str, object]:
+    """Fields of OptimizerConfig; the first is the data parallelism's too, and one that is on turns on both."""
+    strategy = canonical(strategy)
+    values: dict[str, object] = {
+        "use_distributed_optimizer": megatron.is_distributed(strategy),
+        "optimizer_cpu_offload": strategy.offload == "optimizer",
+    }
+    if strategy.offload == "optimizer":
+        values |= {"optimizer_offload_fraction": 1.0, "use_precision_aware_optimizer": True}
     return values
+
+
+def overlap_values(strategy: Strategy) -> dict[str, object]:
+    """Fields of CommOverlapConfig, which some recipes have and which has the last word on overlap."""
+    named = ("overlap_grad_reduce", "overlap_param_gather")
+    return {name: ddp_values(strategy)[name] for name in named} | _sends(canonical(strategy))
 
 
 def render(handover: Handover, notes: list[str]) -> str:
     """A Python module with the function that sets them."""
     strategy = canonical(handover.strategy)
-    lines = [f"    cfg.model.{name} = {value!r}" for name, value in model_values(handover).items()]
-    if not strategy.overlap and strategy.vpp > 1:
-        lines.append("    cfg.model.overlap_p2p_comm = False")
-    lines += [f"    cfg.ddp.{name} = {value!r}" for name, value in ddp_values(strategy).items()]
-    lines += [
-        f"    cfg.train.micro_batch_size = {strategy.micro_batch!r}",
-        f"    cfg.train.global_batch_size = {handover.global_batch!r}",
-        f"    cfg.mixed_precision = {_PRECISIONS[strategy.precision]!r}",
+    lines = [
+        *_set("cfg.model", model_values(handover)), *_set("cfg.ddp", ddp_values(strategy)),
+        *_set("cfg.optimizer", optimizer_values(strategy)),
+        f"cfg.dist.use_tp_pp_dp_mapping = {strategy.order != ORDERS[0]}",
+        f"cfg.train.micro_batch_size = {strategy.micro_batch}",
+        f"cfg.train.global_batch_size = {handover.global_batch}",
+        *([f"cfg.dataset.seq_length = {handover.seq}"] if handover.seq else []),
+        *(['cfg.checkpoint.ckpt_format = "fsdp_dtensor"'] if strategy.zero in megatron.SHARDED else []),
+        *_precision(strategy),
+        "if cfg.comm_overlap is not None:  # which has the last word on overlap",
+        *(f"    {line}" for line in _set("cfg.comm_overlap", overlap_values(strategy))),
+    ]  # fmt: skip
+    head = "import torch\n\n\n" if strategy.precision == "fp32" else "\n"
+    body = "\n".join(f"    {line}" for line in lines)
+    return _MODULE.format(notes=comment(notes), head=head, body=body)
+
+
+def _set(section: str, values: dict[str, object]) -> list[str]:
+    return [f"{section}.{name} = {value!r}" for name, value in values.items()]
+
+
+def _precision(strategy: Strategy) -> list[str]:
+    """Mixed precision by the name of its recipe; there is none for single precision throughout."""
+    if strategy.precision != "fp32":
+        return [f"cfg.mixed_precision = {_PRECISIONS[strategy.precision]!r}"]
+    return [
+        "cfg.mixed_precision = None",
+        "for part in (cfg.model, cfg.optimizer):",
+        "    part.bf16, part.fp16, part.params_dtype = False, False, torch.float32",
+        "cfg.model.pipeline_dtype, cfg.model.autocast_dtype = torch.float32, torch.float32",
     ]
-    if strategy.offload == "optimizer":
-        lines += ["    cfg.optimizer.optimizer_cpu_offload = True"]
-        lines += ["    cfg.optimizer.optimizer_offload_fraction = 1.0"]
-    return _MODULE.format(notes=comment(notes), body="\n".join(lines))
 
 
-_MODULE = '''{notes}
-
+_MODULE = '''{notes}{head}
 def apply_plan(cfg):
     """Set what the plan says on a recipe's ConfigContainer."""
 {body}
