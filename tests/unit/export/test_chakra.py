@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("google.protobuf")
 
 from tests.builders import free_stack, gpt, perfect, round_cluster
+from tests.unit.export.chakra_replay import replay
 from tests.unit.export.chakra_schema import attributes, read_trace
 from trainwright.cluster.load import load_cluster
 from trainwright.export.chakra.files import chakra_files, network_of
@@ -21,8 +22,10 @@ from trainwright.plan.expand import expand
 from trainwright.plan.strategy import parse_strategy
 from trainwright.program.lower import Program, lower
 from trainwright.program.setting import Setting
+from trainwright.program.tabulate import tabulate
 from trainwright.program.traffic import traffic
 from trainwright.report.account import recomputed_flops
+from trainwright.simulate.simulate import simulate
 
 
 class Traced(NamedTuple):
@@ -144,6 +147,27 @@ def test_what_is_sent_is_received(traced: Callable[[str], Traced], text: str) ->
     assert ends[SEND] == ends[RECV]
     for by_rank in joined.values():  # all of a group say the same, in the same order
         assert len({tuple(each) for each in by_rank.values()}) == 1
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_played_together_by_their_files_alone_they_take_the_predicted_time(
+    traced: Callable[[str], Traced], text: str
+) -> None:
+    """Nothing waits for ever, and a step is as long as simulated, but for durations of whole microseconds."""
+    program, traces, groups = traced(text)
+    left, micros = replay(traces, groups)
+    assert left == 0
+    assert micros == pytest.approx(simulate(tabulate(program)).step_s * 1e6, rel=0.08)
+
+
+def test_memory_outside_the_device_is_there_for_those_who_copy_to_it() -> None:
+    """ASTRA-sim ends at the first copy if there is none."""
+    plain = dict(chakra_files(program_of("dp2 mb1 zero1")))
+    assert json.loads(plain["memory.json"]) == {"memory-type": "NO_MEMORY_EXPANSION"}
+    copied = dict(chakra_files(program_of("dp2 pp2 mb1 zb offload-activations bf16")))
+    memory = json.loads(copied["memory.json"])
+    assert memory["memory-type"] == "PER_NPU_MEMORY_EXPANSION"
+    assert memory["remote-mem-bw"] == round_cluster(4, node=4).network.host_bytes_per_s / 1e9
 
 
 def test_a_class_of_ranks_has_one_trace_and_a_map(tmp_path: Path) -> None:

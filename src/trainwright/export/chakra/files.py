@@ -45,7 +45,7 @@ def chakra_files(program: Program, *, per_class: bool = False) -> Iterator[tuple
     cluster = replace(program.setting.cluster, count=plan.devices)
     yield "system.json", _json(system_of(cluster, plan.precision))
     yield "network.yml", render_yaml(network_of(cluster)).encode()
-    yield "memory.json", _json({"memory-type": "NO_MEMORY_EXPANSION"})
+    yield "memory.json", _json(memory_of(program))
 
 
 def _json(tree: object) -> bytes:
@@ -81,6 +81,17 @@ def system_of(cluster: Cluster, precision: str) -> dict[str, object]:
         "all-to-all-implementation": rings, "collective-optimization": "localBWAware",
         "local-mem-bw": round(device.memory[0].bytes_per_s / 1e9), "boost-mode": 0, "roofline-enabled": 0,
         "peak-perf": round(device.peak(precision) / 1e12),
+    }  # fmt: skip
+
+
+def memory_of(program: Program) -> dict[str, object]:
+    """ASTRA-sim's memory outside the devices: each one's share of its host, if anything is copied there."""
+    if not any(step.kind == "copy" for route in program.routes for step in route.steps):
+        return {"memory-type": "NO_MEMORY_EXPANSION"}
+    setting = program.setting
+    rate = setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link
+    return {
+        "memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 0, "remote-mem-bw": rate / 1e9,
     }  # fmt: skip
 
 

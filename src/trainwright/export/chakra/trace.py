@@ -86,7 +86,7 @@ class _Made:
     device: int
     listed: list[Node] = field(default_factory=list)
     at: dict[tuple[int, int], dict[int, tuple[int, ...]]] = field(default_factory=dict)  # step, microbatch
-    computed: int = -1  # the last node that computes
+    computed: int = -1  # the last node that computes, or that nothing is computed beside
     spoken: dict[str, int] = field(default_factory=dict)  # the last node of each process group
 
     def add(self, turn: Turn, step: Step, number: int) -> None:
@@ -120,15 +120,21 @@ class _Made:
                 "comm_type": COLLECTIVES[collective.kind], "comm_size": round(collective.size_bytes),
                 "pg_name": group,
             }  # fmt: skip
-            yield self._append(COMM_COLL, name, before, self.spoken.get(group, -1), step, about)
-            self.spoken[group] = len(self.listed) - 1
+            exposed = step.blocking >= 1.0  # it takes its turn among what the device computes
+            after = [self.spoken.get(group, -1), self.computed if exposed else -1]
+            self.spoken[group] = self._append(COMM_COLL, name, before, after, step, about)
+            if exposed:
+                self.computed = self.spoken[group]
+            yield self.spoken[group]
             return
         messages = list(messages_of(program, turn.route, step))
         if messages:
             yield from self._messages(name, before, step, about, messages, number)
         elif step.kind == "copy":
             about["tensor_size"] = round(step.bytes)
-            yield self._append(MEM_STORE if step.phase == "F" else MEM_LOAD, name, before, -1, step, about)
+            away = step.phase == "F"  # and what comes back, not before its turn: there is no room for all
+            after = [] if away else [self.computed]
+            yield self._append(MEM_STORE if away else MEM_LOAD, name, before, after, step, about)
         else:
             yield self._compute(turn, step, name, before, about)
 
@@ -149,9 +155,9 @@ class _Made:
                 "comm_tag": tag,
             }
             if source == self.device:
-                yield self._append(COMM_SEND, f"{name} to {target}", before, -1, step, about | ends)
+                yield self._append(COMM_SEND, f"{name} to {target}", before, [], step, about | ends)
             elif target == self.device:
-                yield self._append(COMM_RECV, f"{name} from {source}", before, -1, step, about | ends)
+                yield self._append(COMM_RECV, f"{name} from {source}", before, [], step, about | ends)
 
     def _compute(
         self, turn: Turn, step: Step, name: str, before: tuple[int, ...], about: dict[str, int | str | bool]
@@ -163,7 +169,7 @@ class _Made:
         about["tensor_size"] = max(
             round(sum(held_bytes(route.shapes[value.name], value.layout) for value in touched)), 1
         )
-        self.computed = self._append(COMP, name, before, self.computed, step, about)
+        self.computed = self._append(COMP, name, before, [self.computed], step, about)
         return self.computed
 
     def _append(
@@ -171,14 +177,14 @@ class _Made:
         kind: int,
         name: str,
         before: tuple[int, ...],
-        last: int,
+        after: Sequence[int],
         step: Step,
         about: dict[str, int | str | bool],
     ) -> int:
         seconds = step.uneven_s.get(self.device, step.seconds)
         node = Node(
             number=len(self.listed), name=name, kind=kind, data_deps=before,
-            ctrl_deps=(last,) if last >= 0 and last not in before else (),
+            ctrl_deps=tuple(sorted({each for each in after if each >= 0 and each not in before})),
             duration_micros=micros(seconds), attributes=about,
         )  # fmt: skip
         self.listed.append(node)
