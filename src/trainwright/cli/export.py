@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="NAME",
         help="megatron, megatron-bridge, nemo, torchtitan, torchtitan-toml (before 0.3), deepspeed, "
-        "nanotron, accelerate, maxtext, torchrun, slurm, trainwright or chakra",
+        "nanotron, nanotron-0.4, accelerate, maxtext, torchrun, slurm, trainwright or chakra",
     )
     parser.add_argument(
         "--out", default="-", metavar="PATH", help="the file, or directory of chakra (default: print)"

@@ -1,4 +1,4 @@
-"""A plan as nanotron's YAML."""
+"""A plan as nanotron's YAML, as its repository reads it after release 0.4."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.model.architecture import Architecture
+from trainwright.plan.strategy import Strategy
 
 NAME = "nanotron"
 ABILITY = Ability(
@@ -30,7 +31,11 @@ _LLAMA = {
 def gaps(handover: Handover) -> Iterator[Gap]:
     """What the YAML cannot say."""
     yield from ability_gaps(handover.strategy, ABILITY, NAME)
-    arch = handover.architecture
+    yield from model_gaps(handover.architecture)
+
+
+def model_gaps(arch: Architecture | None) -> Iterator[Gap]:
+    """What of a model its Llama is not."""
     for field, usual in _LLAMA.items() if arch else ():
         if getattr(arch, field) != usual:
             yield Gap(knob=f"model {field}", value=getattr(arch, field), reason="nanotron's Llama has none")
@@ -50,15 +55,28 @@ def remarks(handover: Handover) -> Iterator[str]:
 def render(handover: Handover, notes: list[str]) -> str:
     """The YAML; learning rates and data are nanotron's examples, yours to change."""
     strategy = canonical(handover.strategy)
-    parallelism: dict[str, object] = {
+    parallelism = shared_parallelism(strategy) | {"recompute_layer": strategy.recompute == "full"}
+    if strategy.cp > 1:
+        parallelism["context_parallel_size"] = strategy.cp
+    optimizer = shared_optimizer(strategy.zero) | {"optimizer_factory": {"name": "adamW"} | ADAM}
+    return comment(notes) + render_yaml(tree_of(handover, parallelism, optimizer))
+
+
+def shared_parallelism(strategy: Strategy) -> dict[str, object]:
+    """The keys of `parallelism` that every release has."""
+    return {
         "dp": strategy.dp, "pp": strategy.pp, "tp": strategy.tp, "pp_engine": ENGINES[strategy.schedule],
         "tp_mode": "REDUCE_SCATTER" if strategy.sp else "ALL_REDUCE",
         "tp_linear_async_communication": strategy.sp, "expert_parallel_size": strategy.ep,
-        "recompute_layer": strategy.recompute == "full",
     }  # fmt: skip
-    if strategy.cp > 1:
-        parallelism["context_parallel_size"] = strategy.cp
-    tree: dict[str, object] = {
+
+
+def tree_of(
+    handover: Handover, parallelism: dict[str, object], optimizer: dict[str, object]
+) -> dict[str, object]:
+    """The whole configuration, with these two sections."""
+    strategy = handover.strategy
+    return {
         "general": {"project": "trainwright", "run": "plan", "seed": 42},
         "parallelism": parallelism,
         "tokens": {
@@ -69,10 +87,9 @@ def render(handover: Handover, notes: list[str]) -> str:
             "dtype": DTYPES[strategy.precision], "init_method": {"std": 0.02},
             "model_config": _llama(handover.architecture, handover.seq) if handover.architecture else {},
         },
-        "optimizer": _optimizer(strategy.zero),
+        "optimizer": optimizer,
         "tokenizer": {"tokenizer_name_or_path": "gpt2"},
     }  # fmt: skip
-    return comment(notes) + render_yaml(tree)
 
 
 def _llama(arch: Architecture, seq: int | None) -> dict[str, object]:
@@ -85,15 +102,17 @@ def _llama(arch: Architecture, seq: int | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _optimizer(zero: int) -> dict[str, object]:
+ADAM: dict[str, object] = {
+    "adam_eps": 0.00000001, "adam_beta1": 0.9, "adam_beta2": 0.95, "torch_adam_is_fused": True,
+}  # fmt: skip
+
+
+def shared_optimizer(zero: int) -> dict[str, object]:
+    """The keys of `optimizer` that every release has."""
     return {
         "zero_stage": zero, "weight_decay": 0.1, "clip_grad": 1.0, "accumulate_grad_in_fp32": True,
         "learning_rate_scheduler": {
             "learning_rate": 0.0003, "lr_warmup_steps": 10, "lr_warmup_style": "linear",
             "lr_decay_style": "cosine", "min_decay_lr": 0.00003,
-        },
-        "optimizer_factory": {
-            "name": "adamW", "adam_eps": 0.00000001, "adam_beta1": 0.9, "adam_beta2": 0.95,
-            "torch_adam_is_fused": True,
         },
     }  # fmt: skip

@@ -12,6 +12,7 @@ from trainwright.export import (
     megatron,
     megatron_bridge,
     nanotron,
+    nanotron_release,
     own,
     torchtitan,
     torchtitan_toml,
@@ -61,6 +62,10 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
         "nanotron": Target(
             name=nanotron.NAME, gaps=nanotron.gaps, remarks=nanotron.remarks, render=nanotron.render
+        ),
+        "nanotron-0.4": Target(
+            name=nanotron_release.NAME, gaps=nanotron_release.gaps, remarks=nanotron_release.remarks,
+            render=nanotron_release.render,
         ),
         "accelerate": Target(
             name=accelerate.NAME, gaps=accelerate.gaps, remarks=accelerate.remarks, render=accelerate.render

@@ -26,6 +26,7 @@ PLANS = {
     "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
     "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
     "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp cp2 pp2 mb1 zero1 gpipe full bf16"),
+    "nanotron_release.yaml": ("nanotron-0.4", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 1f1b bf16"),
     "accelerate.yaml": ("accelerate", "llama3-8b", "dp16 mb1 zero3 hsdp8 full bf16"),
     "maxtext.yaml": (
         "maxtext", "llama3-8b",
@@ -90,6 +91,11 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
         ("nanotron", "dp4 zero3", "zero 3: nanotron has 0, 1"),
         ("accelerate", "dp2 pp2", "pp 2: accelerate has no setting for it"),
         ("maxtext", "dp2 pp2", "does all forwards before the backwards"),
+        ("nanotron-0.4", "dp4 full", "recompute full: nanotron 0.4 has none"),
+        ("nanotron-0.4", "dp2 cp2", "cp 2: nanotron 0.4 has no setting for it"),
+        ("megatron", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
+        ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
+        ("megatron", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "order cp-tp-pp-dp: Megatron-FSDP, which"),
         ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: Megatron counts them"),
     ],
 )  # fmt: skip
