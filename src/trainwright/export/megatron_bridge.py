@@ -92,7 +92,7 @@ def ddp_values(strategy: Strategy) -> dict[str, object]:
 
 
 def optimizer_values(strategy: Strategy) -> dict[str, object]:
-    """Fields of OptimizerConfig; the first is the data parallelism's too, and one that is on turns on both."""
+    """Fields of OptimizerConfig; the first is also one of `ddp`, and either turns on both."""
     strategy = canonical(strategy)
     values: dict[str, object] = {
         "use_distributed_optimizer": megatron.is_distributed(strategy),
