@@ -38,8 +38,12 @@ class Apartness:
     @property
     def exact_steps(self) -> int:
         """Steps of a run in which islands sum gradients as exact training does."""
-        names = ("warmup", "finish", "exact")
-        return sum(int(getattr(self.algorithm, name, 0)) for name in names)
+        return self.exact_before + int(getattr(self.algorithm, "finish", 0))
+
+    @property
+    def exact_before(self) -> int:
+        """Those before the first round."""
+        return sum(int(getattr(self.algorithm, name, 0)) for name in ("warmup", "exact"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +136,8 @@ def round_messages(apart: Apartness) -> tuple[tuple[int, tuple[Message, ...]], .
 
     What is fetched before the first step of a round is told when the one before it ends.
     """
-    before, every = apart.exact_steps, apart.every
-    first = before + _ROUNDS_BEFORE * every
-    seat = Seat(rank=0, workers=apart.islands, steps=first + 4 * every + before)
+    every, first = apart.every, apart.exact_before + _ROUNDS_BEFORE * apart.every
+    seat = Seat(rank=0, workers=apart.islands, steps=first + 4 * every + apart.exact_steps)
     found: dict[int, list[Message]] = {}
     for step in range(every):
         for message in apart.algorithm.messages(apart.anatomy, seat, first + step):

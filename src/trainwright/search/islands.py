@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainwright.algorithm.protocol import Algorithm
+from trainwright.algorithm.risk import measured_risks
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
 from trainwright.estimate.step import estimate
@@ -56,17 +57,29 @@ def _least(options: list[Option]) -> Option:
 
 
 def _algorithms(text: str) -> Iterator[Algorithm]:
-    """The algorithm as it is stated; with every round that is tried, if that is not."""
-    stated = parse_island_algorithm(text)
-    if "every=" in text:
-        yield stated
-        return
-    for every in EVERY:
+    """The algorithm as it is stated, other hyperparameters as the study had them; with every round that is
+    tried, if that is not stated.
+    """
+    parse_island_algorithm(text)
+    name, *words = text.split()
+    stated = dict(word.split("=", 1) for word in words)
+    for every in (stated["every"],) if "every" in stated else EVERY:
+        chosen = _measured_setting(name) | stated | {"every": str(every)}
         try:
-            yield parse_island_algorithm(f"{text} every={every}")
+            yield parse_island_algorithm(" ".join([name, *(f"{key}={chosen[key]}" for key in chosen)]))
         except BadInput:  # too short for another hyperparameter
-            if every == EVERY[-1]:
+            if every in (EVERY[-1], stated.get("every")):
                 raise
+
+
+def _measured_setting(name: str) -> dict[str, str]:
+    """The hyperparameters that an algorithm's loss was measured with: then the risk is that of the plan.
+
+    Those of a transformer, if there are any.
+    """
+    known = [each for each in measured_risks(name) if each.setting]
+    settings = sorted(known, key=lambda each: each.network != "transformer")
+    return dict(word.split("=", 1) for word in settings[0].setting.split()[1:]) if settings else {}
 
 
 def _counts(question: Question, islands: int | None) -> tuple[int, ...]:

@@ -86,6 +86,8 @@ def test_subnetworks_tell_their_slices_there_and_back() -> None:
     divided = sum(each.elements for each in found.anatomy.partitioned) / 5
     ((after, messages),) = round_messages(found)
     assert after == 10
+    for exact in ("warmup=7", "finish=7", "warmup=3 finish=12"):  # which shift rounds, but change none
+        assert round_messages(apart(f"ist every=10 {exact}", islands=5)) == ((after, messages),)
     assert sorted(each.kind for each in messages) == ["all-reduce", "all-to-all", "all-to-all"]
     assert told_bytes(found) == pytest.approx(4 * (2 * divided + shared))
     assert parameters(island_graph(build_graph(load_model("gpt2-xl")), found)) == divided + shared
