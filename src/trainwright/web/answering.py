@@ -67,9 +67,24 @@ def _plan(words: Sequence[str]) -> bytes:
     from trainwright.report.page import compact_json
     from trainwright.report.plan_figures import plan_figures
 
-    found = answer_of(parse_request(_options("plan", words[1:])))
+    options = _options("plan", words[1:])
+    if options.algorithm:
+        return _plan_islands(options)
+    found = answer_of(parse_request(options))
     figures = plan_figures(found.summaries, found.front, found.what_if)
     return compact_json({**json_of(found), "figures": figures}).encode()
+
+
+def _plan_islands(options: argparse.Namespace) -> bytes:
+    """Exact training with algorithms beside it; as ever if it fits, without its parts if it does not."""
+    from trainwright.cli.plan_islands import apart_answer_of, apart_json_of
+    from trainwright.report.page import compact_json
+    from trainwright.report.plan_figures import plan_figures
+
+    found = apart_answer_of(options)
+    exact = found.exact
+    figures = plan_figures(exact.summaries, exact.front, exact.what_if) if exact else ()
+    return compact_json({**apart_json_of(found), "figures": figures}).encode()
 
 
 def _simulate(words: Sequence[str]) -> bytes:

@@ -13,6 +13,8 @@ from trainwright.cost.change import RESOURCES
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_length=80)]
 Amount = Annotated[str, Field(pattern=r"^[0-9][0-9.eE+]{0,15} ?[kKMGTPB]?$", max_length=20, examples=["15T"])]
 Fixed = Annotated[str, Field(pattern=r"^[a-z][a-z_-]{0,19}=[A-Za-z0-9_,.-]{1,60}$", examples=["tp=8"])]
+Rate = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[kMGT]?bps$", max_length=16)]
+Algorithms = Annotated[str, Field(pattern=r"^[a-z][a-z0-9 =,.-]{0,200}$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=100_000_000)]
 Resource = Literal[
     "compute", "memory", "memory-bandwidth", "bandwidth", "inner-bandwidth", "outer-bandwidth", "latency"
@@ -34,6 +36,10 @@ class Subject(BaseModel):
     device: Name = Field(default="h100", description="a device of the catalog", examples=["h100"])
     count: Annotated[int, Field(ge=1, le=1_000_000)] = 8
     network: Name | None = Field(default=None, description="a network of the catalog, if not the device's")
+    sites: Annotated[int, Field(ge=2, le=4096)] | None = Field(
+        default=None, description="so many sites of count devices each, joined by links of the rate"
+    )
+    link: Rate | None = Field(default=None, description="of a site to the others", examples=["10Gbps"])
     change: dict[Resource, Factor] = Field(
         default_factory=dict, description="times a resource of the cluster"
     )
@@ -47,6 +53,8 @@ class Subject(BaseModel):
     def _one_model(self) -> "Subject":
         if (self.model is None) == (self.config is None):
             raise ValueError("name a model, or send a config: one of the two")
+        if (self.sites is None) != (self.link is None):
+            raise ValueError("sites go with a link: state both, or neither")
         for name in (self.model, self.device, self.network, self.stack):
             if name and name.lower().endswith((".toml", ".json")):
                 raise ValueError(f"{name} is a file, not a name of the catalog")
@@ -55,7 +63,8 @@ class Subject(BaseModel):
     def arguments(self) -> list[str]:
         """Model, cluster, and options that all commands have."""
         at = f"@{self.network}" if self.network else ""
-        words = [self.model or UPLOADED, f"{self.device}:{self.count}{at}"]
+        sites, link = (f"x{self.sites}", f"@{self.link}") if self.sites else ("", "")
+        words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
         stated = {"batch": self.batch, "seq": self.seq, "tokens": self.tokens, "stack": self.stack}
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []
@@ -74,9 +83,16 @@ class Plan(Subject):
         default=False, description="also the front of time against memory, which takes longer"
     )
 
+    algorithm: Algorithms | None = Field(
+        default=None, description="islands that train apart, beside exact training", examples=["diloco,ist"]
+    )
+    islands: Annotated[int, Field(ge=2, le=65_536)] | None = None
+
     def command(self) -> list[str]:
         """As typed."""
         words = ["plan", *self.arguments()]
+        words += ["--algorithm", self.algorithm] if self.algorithm else []
+        words += ["--islands", str(self.islands)] if self.algorithm and self.islands else []
         words += ["--precision", self.precision] if self.precision else []
         words += ["--objective", self.objective] if self.objective != "time" else []
         for each in self.fix:
