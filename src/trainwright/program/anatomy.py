@@ -25,7 +25,9 @@ def build_anatomy(graph: Graph, seq: int, instances: Sequence[Instance] = ()) ->
         sizes = dim_sizes(graph, graph.segments[instance.segment], 1, seq)
         for weight in instance.op.weights:
             built = _weight(graph, instance, weight, sizes, units)
-            found.setdefault(built.name, built)
+            tied = found.setdefault(built.name, built)
+            if built.product and not tied.product:  # looked up at one end, multiplied at the other
+                found[built.name] = replace(tied, product=True)
         if instance.op.kind == "attention" and "heads" in sizes and "kv_heads" in sizes:
             each = sizes["heads"] // sizes["kv_heads"]
             flops[f"{instance.block}/{HEADS}"] = 2 * each * seq * seq * sizes["head_dim"]
