@@ -324,11 +324,17 @@ class _Builder:
         return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
 
     def _send(self) -> tuple[Array, Array]:
-        """Latency and seconds per byte of a send to the next stage."""
-        strategies = self.strategies
-        stride = self.ranks.to_next_stage()
-        latency = send_s(self.links, stride, np.zeros(len(strategies)))
-        much = send_s(self.links, stride, np.full(len(strategies), _MANY_BYTES))
+        """Latency and seconds per byte of a send to the next stage, where links between stages are slowest.
+
+        A stage beside a border has one neighbour beyond it and one on its own side: the mean of both.
+        """
+        near, far = (self._send_to(each) for each in (self.ranks.to_next_stage(), self.ranks.between_ends()))
+        return (near[0] + far[0]) / 2.0, (near[1] + far[1]) / 2.0
+
+    def _send_to(self, stride: Array) -> tuple[Array, Array]:
+        count = len(self.strategies)
+        latency = send_s(self.links, stride, np.zeros(count))
+        much = send_s(self.links, stride, np.full(count, _MANY_BYTES))
         return latency, (much - latency) / _MANY_BYTES
 
     def _wait_s(self, stages: Stages) -> Array:

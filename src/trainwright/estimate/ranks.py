@@ -44,13 +44,15 @@ class Ranks:
         )
 
     def to_next_stage(self) -> Array:
-        """How far the ends of a pipeline are from each other: some of its stages stand on both sides of every
-        border between them, and the slowest of their links sets the pace.
-        """
-        stages = np.maximum(self.sizes["pp"] - 1.0, 1.0)
+        """How far away the next stage is."""
         usual = self.sizes["tp"] * self.sizes["cp"] * self.sizes["dp"]
-        stride = usual if self.strides is None else np.where(self.order == 0, usual, self.strides["pp"])
-        return np.asarray(stride * stages)
+        return usual if self.strides is None else np.where(self.order == 0, usual, self.strides["pp"])
+
+    def between_ends(self) -> Array:
+        """How far the ends of a pipeline are from each other: some of its stages stand on both sides of every
+        border between them.
+        """
+        return self.to_next_stage() * np.maximum(self.sizes["pp"] - 1.0, 1.0)
 
 
 def build_ranks(links: Sequence[Link], sizes: Mapping[str, Array], order: Ints) -> Ranks:
