@@ -85,6 +85,7 @@ def test_a_plan_exported_and_read_back_is_the_same_plan(to: str, handover: Hando
     told = expressible(handover, to)
     found = read_text(export_text(told, to), "exported", devices=told.strategy.devices)
     assert found.strategy == canonical(told.strategy)
+    assert not any("considered" in note for note in found.notes)
     assert (found.global_batch, found.seq or told.seq) == (told.global_batch, told.seq)
 
 

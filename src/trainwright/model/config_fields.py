@@ -68,8 +68,11 @@ class Config:
     def part(self, name: str) -> "Config":
         """A nested configuration."""
         value = self.values.get(name)
-        if not isinstance(value, Mapping):
+        if value is None:
             raise BadInput(f"{self.source}: field", name, "is missing", f"add {name} to the configuration")
+        if not isinstance(value, Mapping):
+            rule = "must be a table of settings"
+            raise BadInput(f"{self.source}: {name}", str(value)[:80], rule, "correct it")
         return Config(values=value, source=f"{self.source}: {name}")
 
 

@@ -81,12 +81,56 @@ def test_a_json_of_deepspeed_says_what_is_not_considered() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "micro", "batch"),
+    [
+        ({"train_batch_size": 64}, 4, 64),
+        ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2}, 2, 64),
+        ({"train_batch_size": 64, "gradient_accumulation_steps": 4}, 1, 64),
+        ({"train_micro_batch_size_per_gpu": 2}, 2, 32),
+        ({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}, 2, 96),
+    ],
+)
+def test_sizes_of_the_batch_that_are_not_there_are_what_deepspeed_makes_of_the_others(
+    sizes: dict[str, int], micro: int, batch: int
+) -> None:
+    """On 16 devices; the rules of DeepSpeedConfig._set_batch_related_parameters."""
+    found = read_text(json.dumps(sizes), "ds.json", devices=16)
+    assert (found.strategy.micro_batch, found.global_batch) == (micro, batch)
+
+
+def test_variables_of_a_script_have_the_values_that_it_sets() -> None:
+    script = """
+TP=4  # in a node
+export MB="2"
+GPUS=${GPUS:-16}
+torchrun --nproc_per_node $GPUS pretrain_gpt.py --tensor-model-parallel-size ${TP} --micro-batch-size $MB
+"""
+    found = read_text(script, "script")
+    assert (found.strategy.dp, found.strategy.tp, found.strategy.micro_batch) == (4, 4, 2)
+
+
+def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None:
+    found = read_text(MEGATRON + " --tp-comm-overlap --mtp-num-layers 1 --save-interval 5", "line")
+    assert found.notes == ("Not considered: --tp-comm-overlap, --mtp-num-layers.",)
+    titan = read_text(TITAN.replace("tensor_par", "enable_async_tensor_parallel = true\ntensor_par"), "x", 16)
+    assert titan.notes == ("parallelism.enable_async_tensor_parallel is not considered.",)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("hello", "is none of Megatron-LM's flags"),
         ("{", "is not JSON"),
         ('{"train_micro_batch_size_per_gpu": "auto"}', "is filled in by the trainer"),
         ('{"zero_optimization": {"stage": 2}}', "how many devices it is for is not in it"),
+        ('{"zero_optimization": "three"}', 'zero_optimization "three": must be a table of settings'),
+        ('{"zero_optimization": {}}', "is missing, and train_batch_size too"),
+        ('{"train_batch_size": 8, "bf16": {"enabled": "auto"}}', "so that the precision is not known"),
+        ('{"train_batch_size": 12}', "is not micro batch x accumulation x replicas = 1 x 1 x 8"),
+        ("--tensor-model-parallel-size 0 --micro-batch-size 1", "degrees start at 1"),
+        ("--tensor-model-parallel-size $TP --micro-batch-size 1", "a variable that the text does not set"),
+        ("parallelism = 4", 'parallelism "4": must be a table of settings'),
+        ("activation_checkpoint = 'full'\n[training]\nseq_len = 8", "must be a table of settings"),
         ("--tensor-model-parallel-size four --micro-batch-size 1", "must be a whole number"),
         ("--tensor-model-parallel-size 3 --nproc-per-node 8", "do not divide by tp"),
         ("--micro-batch-size 'open", "cannot be read"),

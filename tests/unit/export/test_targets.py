@@ -134,7 +134,9 @@ def test_models_read_back_from_megatrons_flags_are_the_same() -> None:
         handover = Handover(
             strategy=parse_strategy("dp2"), global_batch=2, model=name, architecture=known, seq=known.max_seq
         )
-        found = read_text(export_text(handover, "megatron"), "exported").architecture
+        told = read_text(export_text(handover, "megatron"), "exported")
+        assert told.notes == ()  # every flag is one that is read
+        found = told.architecture
         assert found is not None
         same = {"name": known.name, "shared_experts": known.shared_experts}
         assert replace(found, **same) == known, name

@@ -32,6 +32,8 @@ def replicas_of(devices: int | None, inside: int, source: str) -> int:
             "how many devices it is for is not in it",
             "name a cluster",
         )
+    if inside < 1:
+        raise BadInput(source, f"tp·cp·pp = {inside}", "degrees start at 1", "use 1 or more")
     if devices % inside:
         raise BadInput(
             source, f"{devices} devices", f"do not divide by tp·cp·pp = {inside}", "state another count"

@@ -26,10 +26,10 @@ def read_deepspeed(text: str, source: str, devices: int | None = None) -> Config
     zero, tp_part = _section(config, "zero_optimization"), _section(config, "tensor_parallel")
     ep_part = _section(config, "expert_parallel")
     tp = max(tp_part.whole("autotp_size", 1), 1)
-    micro, rounds, batch = _batches(config)
-    dp = replicas_of(devices, tp, source) if devices else batch // (micro * rounds) if batch else 0
+    dp = replicas_of(devices, tp, source) if devices else _stated_replicas(config)
     if dp < 1:
         replicas_of(None, tp, source)  # which says what is missing
+    micro, rounds = _batches(config, dp)
     strategy = Strategy(
         dp=dp, tp=tp, ep=ep_part.whole("autoep_size", 1),
         etp=ep_part.whole("expert_tensor_parallel_size", 1), zero=zero.whole("stage", 0),
@@ -37,12 +37,8 @@ def read_deepspeed(text: str, source: str, devices: int | None = None) -> Config
         offload="optimizer" if _offloads(zero) else "none", precision=_precision(config),
         overlap=zero.flag("overlap_comm", zero.whole("stage", 0) == 3),
     )  # fmt: skip
-    total = dp * micro * rounds
-    if batch and batch != total:
-        rule = f"is not micro batch x accumulation x replicas = {total}"
-        raise BadInput(f"{source}: train_batch_size", batch, rule, "correct it, or the count of devices")
     return Configured(
-        strategy=canonical(strategy), global_batch=total, stack="megatron-deepspeed",
+        strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="megatron-deepspeed",
         notes=tuple(_notes(config, zero)),
     )  # fmt: skip
 
@@ -63,15 +59,46 @@ def _section(config: Config, name: str) -> Config:
     )
 
 
-def _batches(config: Config) -> tuple[int, int, int]:
-    """Micro batch, accumulation and whole batch; "auto" is what transformers' Trainer fills in later."""
-    names = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
-    for name in names:
-        if config.values.get(name) == "auto":
-            rule = "is filled in by the trainer, so that the batch is not known"
-            raise BadInput(f"{config.source}: {name}", "auto", rule, "write the number")
-    micro, rounds = config.whole(names[0], 1), config.whole(names[1], 1)
-    return max(micro, 1), max(rounds, 1), config.whole(names[2], 0)
+_NAMES = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+
+
+def _stated(config: Config) -> tuple[int, int, int]:
+    """Micro batch, accumulation and whole batch, 0 if not there."""
+    for name in _NAMES:
+        _refuse_auto(config, name, "batch")
+    micro, rounds, batch = (config.whole(name, 0) for name in _NAMES)
+    return micro, rounds, batch
+
+
+def _refuse_auto(config: Config, name: str, what: str) -> None:
+    """Raise for what transformers' Trainer fills in later."""
+    if config.values.get(name) == "auto":
+        rule = f"is filled in by the trainer, so that the {what} is not known"
+        raise BadInput(f"{config.source}: {name}", "auto", rule, "write what it will be")
+
+
+def _stated_replicas(config: Config) -> int:
+    """Replicas that the three sizes of the batch say together; 0 if they do not."""
+    micro, rounds, batch = _stated(config)
+    return batch // (max(micro, 1) * max(rounds, 1)) if batch else 0
+
+
+def _batches(config: Config, dp: int) -> tuple[int, int]:
+    """Micro batch and accumulation on so many replicas; DeepSpeed works out what is not there as we do."""
+    micro, rounds, batch = _stated(config)
+    if not (micro or batch):
+        rule = "is missing, and train_batch_size too"
+        raise BadInput(f"{config.source}: field", _NAMES[0], rule, f"add {_NAMES[0]}")
+    if batch and micro and not rounds:
+        rounds = batch // (micro * dp)
+    elif batch and not micro:
+        rounds = rounds or 1
+        micro = batch // (dp * rounds)
+    micro, rounds = max(micro, 1), max(rounds, 1)
+    if batch and batch != dp * micro * rounds:
+        rule = f"is not micro batch x accumulation x replicas = {micro} x {rounds} x {dp}"
+        raise BadInput(f"{config.source}: {_NAMES[2]}", batch, rule, "correct it, or the count of devices")
+    return micro, rounds
 
 
 def _offloads(zero: Config) -> bool:
@@ -81,7 +108,9 @@ def _offloads(zero: Config) -> bool:
 
 def _precision(config: Config) -> str:
     for name in ("bf16", "bfloat16", "fp16"):
-        if _section(config, name).values.get("enabled") is True:
+        section = _section(config, name)
+        _refuse_auto(section, "enabled", "precision")
+        if section.flag("enabled", False):
             return "fp16" if name == "fp16" else "bf16"
     return "fp32"
 

@@ -5,6 +5,7 @@ from trainwright.export.canonical import canonical
 from trainwright.export.megatron import CP_TYPES, PIPELINE_INSIDE, SHARDED
 from trainwright.export.reading.configured import Configured, replicas_of
 from trainwright.export.reading.megatron_model import read_model
+from trainwright.export.reading.megatron_names import unread
 from trainwright.export.reading.words import Flags, parse_flags
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
@@ -40,7 +41,7 @@ def read_megatron(text: str, source: str, devices: int | None = None) -> Configu
     seq = flags.whole("seq-length", 0) or None
     return Configured(
         strategy=strategy, global_batch=flags.whole("global-batch-size", unit), stack="megatron-core",
-        seq=seq, architecture=arch, notes=notes,
+        seq=seq, architecture=arch, notes=(*notes, *unread(flags)),
     )  # fmt: skip
 
 

@@ -18,12 +18,24 @@ from trainwright.plan.strategy import Strategy
 
 _POLICIES = {"SelectiveAC": "selective", "FullAC": "full", "None": "none"}
 _SECTIONS = {"ParallelismConfig": "parallelism", "TrainingConfig": "training"}
+_CONSIDERED = {
+    "context_parallel_degree", "context_parallel_rotate_method", "data_parallel_replicate_degree",
+    "data_parallel_shard_degree", "enable_sequence_parallel", "expert_parallel_degree",
+    "expert_tensor_parallel_degree", "fsdp_reshard_after_forward", "pipeline_parallel_degree",
+    "pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers",
+    "pipeline_parallel_layers_per_stage", "pipeline_parallel_microbatch_size", "pipeline_parallel_schedule",
+    "tensor_parallel_degree",
+}  # fmt: skip
 _LONG = {"seq_len": 2048, "local_batch_size": 8}  # torchtitan's own defaults
 
 
 def read_torchtitan(text: str, source: str, devices: int | None = None) -> Configured:
     """The plan of a configuration; on so many devices if its sharding degree is left open."""
     tables = _tables(text, source)
+    for name in ("parallelism", "training", "model", "activation_checkpoint"):
+        if not isinstance(tables.get(name, {}), Mapping):
+            rule = "must be a table of settings"
+            raise BadInput(f"{source}: {name}", str(tables[name])[:80], rule, "correct it")
     parallel = Config(values=tables.get("parallelism", {}), source=f"{source}: parallelism")
     training = Config(values=tables.get("training", {}), source=f"{source}: training")
     if not parallel.values and not training.values:
@@ -31,6 +43,9 @@ def read_torchtitan(text: str, source: str, devices: int | None = None) -> Confi
     model = _model(tables)
     strategy = canonical(_strategy(tables, parallel, training, devices, model))
     batch, notes = _batch(strategy, training)
+    notes += tuple(
+        f"parallelism.{name} is not considered." for name in parallel.values if name not in _CONSIDERED
+    )
     return Configured(
         strategy=strategy, global_batch=batch, stack="torchtitan", model=model,
         seq=training.whole("seq_len", _LONG["seq_len"]), notes=notes,

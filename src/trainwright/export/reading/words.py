@@ -9,6 +9,14 @@ from trainwright.errors import BadInput
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?$")
 
+_ASSIGNED = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=("[\w.+-]*"|'[\w.+-]*'|[\w.+-]+)[ \t]*(?:[#;].*)?$""",
+    re.MULTILINE,
+)
+_VARIABLE = re.compile(
+    r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[\w.+-]*))?\})"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
@@ -28,6 +36,9 @@ class Flags:
                 raise BadInput(f"{self.source}: --{name}", "", "is missing", f"add --{name}")
             return default
         text = self.word(name, "")
+        if not text:
+            rule = "has no value after it, or a variable that the text does not set"
+            raise BadInput(f"{self.source}: --{name}", "", rule, "write the number")
         if not re.fullmatch(r"\d{1,15}", text):
             raise BadInput(f"{self.source}: --{name}", text, "must be a whole number", "correct it")
         return int(text)
@@ -41,7 +52,7 @@ def parse_flags(text: str, source: str) -> Flags:
     """The flags of a text: a command line, a file of arguments, or a bash script with arrays of them."""
     found: dict[str, list[str]] = {}
     name = ""
-    for word in _words(text, source):
+    for word in _words(_with_variables(text), source):
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             name = name.replace("_", "-")
@@ -51,6 +62,22 @@ def parse_flags(text: str, source: str) -> Flags:
         else:
             name = ""
     return Flags(values={key: tuple(values) for key, values in found.items()}, source=source)
+
+
+def _with_variables(text: str) -> str:
+    """The text with the variables that it sets to plain words in their places, line by line as a shell does."""
+    known: dict[str, str] = {}
+
+    def value_of(found: re.Match[str]) -> str:
+        name, default = found["plain"] or found["name"], found["default"]
+        return known.get(name, default if default is not None else found[0])
+
+    lines = []
+    for line in text.split("\n"):
+        lines.append(_VARIABLE.sub(value_of, line))
+        if assigned := _ASSIGNED.match(lines[-1]):
+            known[assigned[1]] = assigned[2].strip("\"'")
+    return "\n".join(lines)
 
 
 def _words(text: str, source: str) -> Iterator[str]:
