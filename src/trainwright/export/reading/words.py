@@ -10,8 +10,7 @@ from trainwright.errors import BadInput
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?$")
 
 _ASSIGNED = re.compile(
-    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=("[\w.+-]*"|'[\w.+-]*'|[\w.+-]+)[ \t]*(?:[#;].*)?$""",
-    re.MULTILINE,
+    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=("[\w.+-]*"|'[\w.+-]*'|[\w.+-]+)[ \t]*(?:[#;].*)?$"""
 )
 _VARIABLE = re.compile(
     r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[\w.+-]*))?\})"
@@ -65,7 +64,7 @@ def parse_flags(text: str, source: str) -> Flags:
 
 
 def _with_variables(text: str) -> str:
-    """The text with the variables that it sets to plain words in their places, line by line as a shell does."""
+    """The text with the variables that it sets to plain words in their places, as a shell does."""
     known: dict[str, str] = {}
 
     def value_of(found: re.Match[str]) -> str:
