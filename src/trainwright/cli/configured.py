@@ -9,9 +9,11 @@ from trainwright.cli.subject import MOST_BATCH, Subject, parse_batch, parse_subj
 from trainwright.cluster.load import load_cluster
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.estimate.types import Job
+from trainwright.export.divides import check_divides
 from trainwright.export.reading.configured import Configured
 from trainwright.export.reading.read import read_file, read_text
 from trainwright.model.architecture import Architecture
+from trainwright.model.load import load_model
 from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import PRECISIONS, parse_strategy
 from trainwright.units import parse_whole
@@ -49,6 +51,9 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
     elif not batch:
         batch, _ = parse_batch(stated, subject)
     _check(options, configured, subject, batch)
+    known = load_model(stated.model) if stated.model else configured.architecture
+    if known:
+        check_divides(configured.strategy, known, subject.seq)
     job = Job(
         graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
         seq=subject.seq, global_batch=batch,

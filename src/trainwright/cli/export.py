@@ -93,6 +93,7 @@ def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
     """A plan that no knobs describe, for those that take any plan."""
     from trainwright.errors import BadInput
     from trainwright.export.flags import comment
+    from trainwright.export.handover import spread
     from trainwright.export.launch import Launch, own_program, render_slurm, render_torchrun
     from trainwright.plan.text import render_plan
 
@@ -110,8 +111,9 @@ def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
             f"--to {options.to} plan", text, "needs a model and a plan file to name",
             "write it with --to trainwright, then name that file and --model",
         )  # fmt: skip
+    used = spread(plan.devices, handed.per_node)
     launch = Launch(
-        nodes=-(-plan.devices // handed.per_node), per_node=min(handed.per_node, plan.devices),
+        nodes=plan.devices // used, per_node=used,
         program=own_program(options.model, text, None, None),
     )  # fmt: skip
     return (render_slurm if options.to == "slurm" else render_torchrun)(launch, [plan.name])
@@ -123,7 +125,7 @@ def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
 
     from trainwright.cli.subject import parse_subject
     from trainwright.errors import BadInput
-    from trainwright.export.chakra.files import chakra_files
+    from trainwright.export.chakra.files import chakra_files, check_folder
     from trainwright.plan.expand import expand
     from trainwright.program.lower import lower
     from trainwright.program.setting import Setting
@@ -145,6 +147,7 @@ def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
     program = lower(setting, plan)
     check_size(len(program.instances), plan.microbatches)
     folder, traces = Path(options.out), 0
+    check_folder(folder, program, per_class=options.per_class)
     make_folder(folder)
     for name, content in chakra_files(program, per_class=options.per_class):
         save_bytes(folder / name, content)

@@ -12,6 +12,7 @@ from trainwright.cli.subject import MOST_BATCH
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError
+from trainwright.export.divides import check_divides
 from trainwright.export.handover import DEVICES_PER_NODE, Handover
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
@@ -131,7 +132,8 @@ def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) 
         strategy=strategy, global_batch=batch, seq=place.seq, model=place.model,
         architecture=place.architecture, per_node=place.per_node,
     )  # fmt: skip
-    if place.architecture:  # which tells what the model does not allow
+    if place.architecture:  # these tell what the model does not allow
+        check_divides(strategy, place.architecture, place.seq)
         expand(strategy, build_graph(place.architecture), batch)
     return Handed(
         title=f"{strategy}", notes=(how,) if how else (), handover=handover, per_node=place.per_node

@@ -38,10 +38,25 @@ class Handover:
 
     @property
     def nodes(self) -> int:
-        """Nodes that the devices fill."""
-        return -(-self.strategy.devices // self.per_node)
+        """Nodes that the devices are on, with as many on each."""
+        return self.strategy.devices // self.processes_per_node
 
     @property
     def processes_per_node(self) -> int:
         """Processes on each node, one for each device."""
-        return min(self.per_node, self.strategy.devices)
+        return spread(self.strategy.devices, self.per_node, self.strategy.tp)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether nodes that the devices need are not used whole."""
+        return self.processes_per_node != min(self.per_node, self.strategy.devices)
+
+
+def spread(devices: int, per_node: int, together: int = 1) -> int:
+    """Devices that are used on each node, as launchers start as many everywhere.
+
+    As many as there are if they fill nodes; else the most that divide, in whole groups of `together` if that
+    can be.
+    """
+    fitting = [each for each in range(1, min(per_node, devices) + 1) if devices % each == 0]
+    return max((each for each in fitting if each % together == 0), default=max(fitting))

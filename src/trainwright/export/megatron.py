@@ -33,6 +33,7 @@ def gaps(handover: Handover) -> Iterator[Gap]:
     strategy = canonical(handover.strategy)
     yield from ability_gaps(strategy, ABILITY, NAME)
     yield from pairing_gaps(strategy)
+    yield from stage_gaps(handover)
     if handover.architecture:
         yield from model_gaps(handover.architecture)
 
@@ -50,6 +51,17 @@ def pairing_gaps(strategy: Strategy) -> Iterator[Gap]:
     if strategy.order == inside != ORDERS[0] and strategy.zero in SHARDED:
         reason = f"Megatron-FSDP, which zero {strategy.zero} needs, has {ORDERS[0]}"
         yield Gap(knob="order", value=strategy.order, reason=reason)
+
+
+def stage_gaps(handover: Handover) -> Iterator[Gap]:
+    """Layers that are not as many in every chunk of every stage, of a model that is known."""
+    chunks = handover.strategy.pp * handover.strategy.vpp
+    if handover.architecture and handover.architecture.layers % chunks:
+        reason = (
+            f"Megatron gives as many to each of pp·vpp = {chunks} chunks: choose a divisor, "
+            "or state --pipeline-model-parallel-layout yourself"
+        )
+        yield Gap(knob="model layers", value=handover.architecture.layers, reason=reason)
 
 
 def is_distributed(strategy: Strategy) -> bool:

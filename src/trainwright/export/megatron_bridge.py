@@ -22,6 +22,7 @@ def gaps(handover: Handover) -> Iterator[Gap]:
     strategy = canonical(handover.strategy)
     yield from ability_gaps(strategy, megatron.ABILITY, NAME)
     yield from megatron.pairing_gaps(strategy)
+    yield from megatron.stage_gaps(handover)
 
 
 def remarks(handover: Handover) -> Iterator[str]:

@@ -88,6 +88,17 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 )  # fmt: skip
 
 
+def _nodes(handover: Handover) -> list[str]:
+    """What to say of devices that do not fill their nodes."""
+    if not handover.is_uneven:
+        return []
+    used, nodes = handover.processes_per_node, handover.nodes
+    return [
+        f"{handover.strategy.devices} devices do not fill nodes of {handover.per_node}: "
+        f"{used} on each of {nodes} nodes."
+    ]
+
+
 def export_text(handover: Handover, to: str, *, lenient: bool = False, notes: Iterable[str] = ()) -> str:
     """What a tool reads to follow a plan; knobs that it has no words for raise, or become comments."""
     if to not in TARGETS:
@@ -104,6 +115,7 @@ def export_text(handover: Handover, to: str, *, lenient: bool = False, notes: It
     said = [
         f"{strategy}, a global batch of {handover.global_batch}, {strategy.devices} devices",
         *notes,
+        *_nodes(told),
         *(f"NOT EXPRESSED: {gap}" for gap in gaps),
         *target.remarks(handover),
     ]

@@ -22,7 +22,7 @@ def test_the_winner_of_a_search_is_exported_with_its_model_and_cluster(tmp_path:
 def test_what_was_exported_can_be_advised_on(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     trainwright(
-        "export", "dp2 tp4 pp2 mb1 zero1 full", "--to", "megatron", "--model", "gpt2-xl", "--cluster",
+        "export", "dp2 tp4 pp2 mb1 zero1 full", "--to", "megatron", "--model", "gpt2-large", "--cluster",
         "h100:16", "--batch", "64", "--out", str(script),
     )  # fmt: skip
     told = trainwright("advise", str(script), "h100:16", "--json")
@@ -62,6 +62,23 @@ def test_chakra_writes_a_directory(tmp_path: Path) -> None:
     assert {each.name for each in (tmp_path / "traces").iterdir()} == {
         "trace.0.et", "trace.1.et", "comm_group.json", "system.json", "network.yml", "memory.json",
     }  # fmt: skip
+
+
+def test_a_model_that_does_not_divide_is_refused_with_what_to_change() -> None:
+    for plan, message in (
+        ("dp2 tp5", "tp 5: does not divide heads = 12 of gpt2; choose a tp that divides it"),
+        ("dp2 pp13", "pp·vpp 13: is more than the 12 layers of gpt2; lower pp or vpp"),
+    ):
+        assert message in fails("export", plan, "--to", "deepspeed", "--model", "gpt2")
+
+
+def test_traces_of_another_plan_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "trace.7.et").write_bytes(b"")
+    told = fails(
+        "export", "dp2 mb1", "--to", "chakra", "--model", "gpt2", "--cluster", "h100:2", "--batch", "2",
+        "--seq", "256", "--out", str(tmp_path),
+    )  # fmt: skip
+    assert "holds traces of another plan (trace.7.et)" in told
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:

@@ -107,6 +107,34 @@ def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str
     assert "NOT EXPRESSED" in export_text(handover, to, lenient=True)
 
 
+def test_layers_that_do_not_divide_among_stages_are_told_to_megatron_by_its_user() -> None:
+    handover = Handover(
+        strategy=parse_strategy("dp2 pp3"), global_batch=6, architecture=load_model("llama3-8b")
+    )
+    for to in ("megatron", "megatron-bridge"):
+        with pytest.raises(BadInput, match=re.escape("model layers 32: Megatron gives as many to each of")):
+            export_text(handover, to)
+
+
+@pytest.mark.parametrize(
+    ("text", "per_node", "words", "said"),
+    [
+        ("dp16", 8, ("--nnodes=2", "--nproc-per-node=8"), False),
+        ("dp3 tp4", 8, ("--nnodes=3", "--nproc-per-node=4"), True),
+        ("dp12", 8, ("--nnodes=2", "--nproc-per-node=6"), True),
+        ("dp3", 8, ("--nnodes=1", "--nproc-per-node=3"), False),
+        ("dp1 tp12", 8, ("--nnodes=2", "--nproc-per-node=6"), True),
+    ],
+)
+def test_as_many_processes_are_started_as_a_plan_has_devices(
+    text: str, per_node: int, words: tuple[str, str], said: bool
+) -> None:
+    plan = parse_strategy(text)
+    told = export_text(Handover(strategy=plan, global_batch=plan.dp, per_node=per_node), "slurm")
+    assert all(word in told for word in words)
+    assert ("do not fill nodes of 8" in told) == said
+
+
 def test_an_unknown_target_suggests_the_nearest() -> None:
     with pytest.raises(UnknownName, match='did you mean "megatron"'):
         export_text(Handover(strategy=parse_strategy("dp2"), global_batch=2), "megatrn")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput
@@ -46,6 +47,18 @@ def chakra_files(program: Program, *, per_class: bool = False) -> Iterator[tuple
     yield "system.json", _json(system_of(cluster, plan.precision))
     yield "network.yml", render_yaml(network_of(cluster)).encode()
     yield "memory.json", _json(memory_of(program))
+
+
+def check_folder(folder: Path, program: Program, *, per_class: bool) -> None:
+    """Raise if a directory holds traces that would seem to be of the program too."""
+    ranks = [each[0] for each in rank_classes(program)] if per_class else range(program.plan.devices)
+    own = {f"trace.{rank}.et" for rank in ranks}
+    others = sorted(path.name for path in folder.glob("trace.*.et") if path.name not in own)
+    if others:
+        raise BadInput(
+            "directory", str(folder), f"holds traces of another plan ({others[0]})",
+            "choose another path, or remove them",
+        )  # fmt: skip
 
 
 def _json(tree: object) -> bytes:
