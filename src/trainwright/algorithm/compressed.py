@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.compressor.protocol import Compressor
 from trainwright.algorithm.compressor.registry import build_compressor
-from trainwright.algorithm.exact import whole_compute
+from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
@@ -53,9 +53,7 @@ class Compressed:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights, and the error."""
-        count = anatomy.elements
-        beside = count if self.feedback and workers > 1 else 0
-        return Memory(weights=count, gradients=count, moments=count, beside=beside)
+        return whole_memory(anatomy, 1.0 if self.feedback and workers > 1 else 0.0)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """The whole model; choosing and packing numbers is traffic of memory, not FLOPs."""

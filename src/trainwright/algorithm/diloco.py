@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.checks import check_whole
-from trainwright.algorithm.exact import whole_compute
+from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.talk import Sum
@@ -52,8 +52,7 @@ class DiLoCo:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights, the outer model and its momentum."""
-        count = anatomy.elements
-        return Memory(weights=count, gradients=count, moments=count, beside=2 * count if workers > 1 else 0)
+        return whole_memory(anatomy, 2.0 if workers > 1 else 0.0)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """The whole model."""

@@ -7,7 +7,7 @@ from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.compressed import packed_messages
 from trainwright.algorithm.compressor.protocol import Compressor
 from trainwright.algorithm.compressor.registry import build_compressor
-from trainwright.algorithm.exact import whole_compute
+from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
@@ -48,8 +48,7 @@ class Ef21:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights, the worker's estimate and the mean of all."""
-        count = anatomy.elements
-        return Memory(weights=count, gradients=count, moments=count, beside=2 * count if workers > 1 else 0)
+        return whole_memory(anatomy, 2.0 if workers > 1 else 0.0)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """The whole model."""

@@ -35,11 +35,17 @@ class Exact:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights."""
-        return Memory(weights=anatomy.elements, gradients=anatomy.elements, moments=anatomy.elements)
+        return whole_memory(anatomy)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """The whole model."""
         return whole_compute(anatomy)
+
+
+def whole_memory(anatomy: Anatomy, beside: float = 0.0) -> Memory:
+    """All weights, and so many times as much that the algorithm itself remembers."""
+    count = anatomy.elements
+    return Memory(weights=count, gradients=count, moments=count, beside=beside * count)
 
 
 def whole_compute(anatomy: Anatomy, step_flops: float = 0.0) -> Compute:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.checks import check_whole
-from trainwright.algorithm.exact import whole_compute
+from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.talk import Sum
@@ -49,7 +49,7 @@ class LocalSgd:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights."""
-        return Memory(weights=anatomy.elements, gradients=anatomy.elements, moments=anatomy.elements)
+        return whole_memory(anatomy)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """The whole model."""

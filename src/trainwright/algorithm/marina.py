@@ -10,7 +10,7 @@ from trainwright.algorithm.checks import check_share
 from trainwright.algorithm.compressed import packed_messages
 from trainwright.algorithm.compressor.protocol import Compressor
 from trainwright.algorithm.compressor.registry import build_compressor
-from trainwright.algorithm.exact import Exact
+from trainwright.algorithm.exact import Exact, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
@@ -63,8 +63,7 @@ class Marina:
 
     def memory(self, anatomy: Anatomy, workers: int) -> Memory:
         """All weights, those before, and the last gradient."""
-        count = anatomy.elements
-        return Memory(weights=count, gradients=count, moments=count, beside=2 * count if workers > 1 else 0)
+        return whole_memory(anatomy, 2.0 if workers > 1 else 0.0)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
         """Two gradients of each sample where a difference is sent."""
