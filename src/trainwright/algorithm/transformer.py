@@ -20,11 +20,12 @@ class Transformer:
     hidden: int
     heads: int
     ffn: int
+    head_dim: int = 0  # 0: as wide as heads that fill the hidden size
 
     @property
-    def head_dim(self) -> int:
+    def head_width(self) -> int:
         """The width of a head."""
-        return self.hidden // self.heads
+        return self.head_dim or self.hidden // self.heads
 
     @cached_property
     def anatomy(self) -> Anatomy:
@@ -39,17 +40,17 @@ class Transformer:
             units |= {f"layer.{i}.heads": self.heads, f"layer.{i}.ffn": self.ffn}
         weights += [_vector("norm", self.hidden)]
         # Scores and the mean of values: 2 products of seq x seq x head_dim, half of it masked.
-        scores = 2 * self.seq * self.seq * self.head_dim
+        scores = 2 * self.seq * self.seq * self.head_width
         flops = {name: scores for name in units if name.endswith("heads")}
         return Anatomy(weights=tuple(weights), units=units, positions=self.seq, unit_flops=flops)
 
     def _layer(self, name: str) -> list[Weight]:
-        heads, ffn = Axis(group=f"{name}.heads", width=self.head_dim), Axis(group=f"{name}.ffn")
-        square, tall = (self.hidden, self.hidden), (self.ffn, self.hidden)
-        inside = [Weight(name=f"{name}.{each}", sizes=square, axes=(heads, None)) for each in ("q", "k", "v")]
+        heads, ffn = Axis(group=f"{name}.heads", width=self.head_width), Axis(group=f"{name}.ffn")
+        wide, tall = (self.heads * self.head_width, self.hidden), (self.ffn, self.hidden)
+        inside = [Weight(name=f"{name}.{each}", sizes=wide, axes=(heads, None)) for each in ("q", "k", "v")]
         return [
             _vector(f"{name}.norm1", self.hidden), *inside,
-            Weight(name=f"{name}.output", sizes=square, axes=(None, heads), reads=heads.group),
+            Weight(name=f"{name}.output", sizes=wide[::-1], axes=(None, heads), reads=heads.group),
             _vector(f"{name}.norm2", self.hidden),
             Weight(name=f"{name}.up", sizes=tall, axes=(ffn, None)),
             Weight(name=f"{name}.down", sizes=tall[::-1], axes=(None, ffn), reads=ffn.group),
@@ -79,7 +80,7 @@ class Transformer:
     def _attend(self, values: Values, name: str, x: torch.Tensor) -> torch.Tensor:
         x = F.rms_norm(x, (self.hidden,), values[f"{name}.norm1"])
         q, k, v = (
-            F.linear(x, values[f"{name}.{each}"]).view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
+            F.linear(x, values[f"{name}.{each}"]).view(*x.shape[:2], -1, self.head_width).transpose(1, 2)
             for each in ("q", "k", "v")
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -38,7 +38,6 @@ class PermK:
         return found
 
     def _chosen(self, count: int, draw: Draw) -> "torch.Tensor":
-        import torch
-
-        order = torch.randperm(count, generator=draw.common())
-        return order[draw.rank * count // draw.workers : (draw.rank + 1) * count // draw.workers]
+        return draw.common_order(count)[
+            draw.rank * count // draw.workers : (draw.rank + 1) * count // draw.workers
+        ]

@@ -1,6 +1,7 @@
 """What every compressor is: packed bytes of a vector, and the vector that others read from them."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,9 +27,32 @@ class Draw:
         """Chance that all workers share in this step."""
         return _generator(self.seed, self.step, 0)
 
+    def order(self, count: int) -> "torch.Tensor":
+        """So many places in a random order of this worker's own."""
+        return _order(self.seed, self.step, self.rank + 1, count)
+
+    def common_order(self, count: int) -> "torch.Tensor":
+        """So many places in a random order that all workers share."""
+        return _order(self.seed, self.step, 0, count)
+
     def of(self, rank: int) -> "Draw":
         """What another worker draws."""
         return replace(self, rank=rank)
+
+
+def _order(seed: int, step: int, who: int, count: int) -> "torch.Tensor":
+    """Small orders are kept for a while: with all workers in one process, each asks for those of all."""
+    return (_kept_order if count <= _SMALL else _new_order)(seed, step, who, count)
+
+
+def _new_order(seed: int, step: int, who: int, count: int) -> "torch.Tensor":
+    import torch
+
+    return torch.randperm(count, generator=_generator(seed, step, who))
+
+
+_SMALL = 1_000_000
+_kept_order = lru_cache(maxsize=8)(_new_order)
 
 
 def _generator(*numbers: int) -> "torch.Generator":

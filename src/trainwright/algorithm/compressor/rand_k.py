@@ -42,7 +42,4 @@ class RandK:
         return found
 
     def _chosen(self, count: int, draw: Draw) -> "torch.Tensor":
-        import torch
-
-        order = torch.randperm(count, generator=draw.generator())
-        return order[: chosen_count(self.share, count)]
+        return draw.order(count)[: chosen_count(self.share, count)]
