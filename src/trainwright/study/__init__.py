@@ -7,4 +7,5 @@ STUDIES: Mapping[str, str] = {
     "comp-vs-comm": "the share of communication in models and machines to come, from one profiled layer",
     "cluster-design": "parallelization and cluster chosen together: memory, network, cost, what to buy next",
     "scaling": "what more devices give: throughput, power, money and communication as a cluster grows",
+    "subnetworks": "independent subnetworks against DiLoCo, compressed gradients and small models, trained",
 }

@@ -1,0 +1,84 @@
+"""The map: which training algorithm for which bandwidth, latency and size of model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from trainwright.algorithm.message import FLOAT_BYTES
+from trainwright.algorithm.protocol import Seat
+from trainwright.algorithm.registry import parse_algorithm
+from trainwright.study.links import Link, decoder, steps_of
+
+SIZES: Mapping[str, tuple[int, int]] = {  # layers and hidden size
+    "0.1B": (12, 768), "1B": (20, 2048), "10B": (32, 5120), "100B": (80, 10240),
+}  # fmt: skip
+BANDWIDTHS: Mapping[str, float] = {
+    "100 Mb/s": 1e8 / 8, "1 Gb/s": 1e9 / 8, "10 Gb/s": 1e10 / 8, "100 Gb/s": 1e11 / 8, "400 Gb/s": 4e11 / 8,
+}  # fmt: skip
+LATENCIES: Mapping[str, float] = {"5 µs": 5e-6, "1 ms": 1e-3, "50 ms": 50e-3}
+SEQ, SEQUENCES, WORKERS = 4096, 32, 4
+STEPS = 100  # of the run that is predicted; settings are for so many
+FLOPS_PER_S = 8 * 400e12  # a worker is a node of eight H100s at 40 % of their peak in bf16
+TOLERANCES = (0.02, 0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the map is read: the predicted step of every method, and the fastest that may be taken."""
+
+    size: str
+    bandwidth: str
+    latency: str
+    step_s: Mapping[str, float]
+    choice: Mapping[float, str]  # by how much loss may be added, at most
+    speedup: Mapping[float, float]  # over exact data parallelism
+
+
+def build_map(settings: Mapping[str, str], excess: Mapping[str, float], exact: str) -> list[Place]:
+    """All places. `excess` is the upper end of each method's measured loss above exact training's."""
+    seat = Seat(rank=0, workers=WORKERS, steps=STEPS)
+    anatomies = {size: decoder(*shape, SEQ) for size, shape in SIZES.items()}
+    runs = {
+        (name, size): steps_of(parse_algorithm(text), anatomy, seat, SEQUENCES)
+        for name, text in settings.items()
+        for size, anatomy in anatomies.items()
+    }
+    found = []
+    for size, bandwidth, latency in product(SIZES, BANDWIDTHS, LATENCIES):
+        link = Link(name="", bytes_per_s=BANDWIDTHS[bandwidth], latency_s=LATENCIES[latency])
+        times = {
+            name: sum(each.seconds(FLOPS_PER_S, link) for each in runs[name, size]) / STEPS
+            for name in settings
+        }
+        choice = {most: _fastest(times, excess, most, exact) for most in TOLERANCES}
+        speedup = {most: times[exact] / times[name] for most, name in choice.items()}
+        found.append(
+            Place(
+                size=size, bandwidth=bandwidth, latency=latency, step_s=times, choice=choice, speedup=speedup
+            )
+        )
+    return found
+
+
+def _fastest(times: Mapping[str, float], excess: Mapping[str, float], most: float, exact: str) -> str:
+    allowed = [name for name in times if name == exact or excess[name] <= most]
+    return min(allowed, key=lambda name: times[name])
+
+
+def memory_bytes(settings: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Weights, gradients and Adam's moments of a worker in fp32, by method and size of model."""
+    found: dict[str, dict[str, float]] = {}
+    for name, text in settings.items():
+        for size, shape in SIZES.items():
+            held = parse_algorithm(text).memory(decoder(*shape, SEQ), WORKERS)
+            numbers = held.weights + held.gradients + 2 * held.moments + held.beside
+            found.setdefault(name, {})[size] = FLOAT_BYTES * numbers
+    return found
+
+
+def chosen(places: Sequence[Place], most: float) -> dict[str, int]:
+    """How often each method is the choice."""
+    found: dict[str, int] = {}
+    for place in places:
+        found[place.choice[most]] = found.get(place.choice[most], 0) + 1
+    return dict(sorted(found.items(), key=lambda each: -each[1]))

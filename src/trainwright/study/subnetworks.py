@@ -1,0 +1,252 @@
+"""Subnetworks against what users would pick instead: what is run, and what came of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+
+from trainwright.algorithm.experiment import Contest, Curve, Experiment, Kind
+from trainwright.study.intervals import Interval, interval
+from trainwright.study.quadratic_cases import Ending, endings
+from trainwright.study.rehearsals import Estimate, run_estimates, run_experiments
+
+Tell = Callable[[int, int, str], None]
+EXACT, OURS = "ddp", "ist"
+_MARKS = 8  # points of a curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A way to train under a name; `{seventh}` and `{twentieth}` are parts of its run."""
+
+    name: str
+    algorithm: str
+    kind: Kind = "whole"
+    share: float = 1.0
+
+    def setting(self, steps: int) -> str:
+        """The algorithm, for a run of so many steps."""
+        return self.algorithm.format(twentieth=steps // 20, seventh=steps // 7)
+
+
+METHODS = (
+    Method(name=EXACT, algorithm="ddp"),
+    Method(name="local-sgd", algorithm="local-sgd every=20"),
+    Method(name="diloco", algorithm="diloco every=20"),
+    Method(name="streaming-diloco", algorithm="streaming-diloco every=20 fragments=4"),
+    Method(name=OURS, algorithm="ist every=20 coverage=0.75 warmup={twentieth} finish={seventh}"),
+    Method(name="ist apart", algorithm="ist every=20 coverage=0.5"),
+    Method(name="ist disjoint", algorithm="ist every=20"),
+    Method(name="top-k", algorithm="compressed by=top-k share=0.01"),
+    Method(name="power-sgd", algorithm="power-sgd rank=4"),
+    Method(name="diana", algorithm="diana share=0.1"),
+    Method(name="ef21", algorithm="ef21 share=0.1"),
+    Method(name="marina", algorithm="marina share=0.1"),
+    Method(name="small", algorithm="ddp", kind="small", share=0.5),
+    Method(name="small local-sgd", algorithm="local-sgd every=20", kind="small", share=0.5),
+    Method(name="ensemble", algorithm="ddp", kind="ensemble", share=0.5),
+)
+CONTROLS = ("small", "small local-sgd", "ensemble")
+_APART = ("ist apart", "ist disjoint")  # what the coupling speaks of: nothing is trained whole
+_FEW = (EXACT, OURS, "small", "ensemble")
+_SOME = (EXACT, "local-sgd", "diloco", OURS, "ist apart", "small", "ensemble")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A network and count of workers that methods are compared on, and the learning rates to choose from."""
+
+    network: Contest
+    workers: int
+    steps: int
+    rates: tuple[float, ...]
+    methods: tuple[str, ...]
+    seeds: int = 3
+
+
+_ALL = tuple(each.name for each in METHODS)
+_MLP_RATES, _TEXT_RATES = (3e-3, 6e-3, 1.2e-2), (8e-3, 1.6e-2)
+FULL = (
+    Setting(network="mlp", workers=2, steps=300, rates=_MLP_RATES, methods=_SOME),
+    Setting(network="mlp", workers=4, steps=300, rates=_MLP_RATES, methods=_ALL),
+    Setting(network="noisy-mlp", workers=4, steps=300, rates=_MLP_RATES[1:], methods=_FEW),
+    Setting(network="transformer", workers=4, steps=150, rates=_TEXT_RATES, methods=_ALL),
+)
+QUICK = (
+    Setting(network="mlp", workers=2, steps=300, rates=(6e-3,), methods=(EXACT, OURS)),
+    Setting(network="mlp", workers=4, steps=300, rates=(6e-3,), methods=(*_FEW, "ist disjoint")),
+    Setting(
+        network="transformer", workers=4, steps=60, rates=(8e-3,), seeds=1,
+        methods=(EXACT, OURS, "ist disjoint", "small", "ensemble"),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A method in a setting: its curves at the rate chosen, one a seed, and what they come to."""
+
+    setting: Setting
+    method: Method
+    rate: float
+    curves: tuple[Curve, ...]
+    exact: tuple[Curve, ...]  # of exact data parallelism
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether a rate beyond those tried might have been better."""
+        return len(self.setting.rates) > 2 and self.rate in (self.setting.rates[0], self.setting.rates[-1])
+
+    @property
+    def loss(self) -> Interval:
+        """On the test split."""
+        return interval([each.last.test["loss"] for each in self.curves])
+
+    @property
+    def accuracy(self) -> Interval:
+        """On the test split."""
+        return interval([each.last.test["accuracy"] for each in self.curves])
+
+    @property
+    def excess_loss(self) -> Interval:
+        """Relative to exact data parallelism with the same data and first weights."""
+        pairs = zip(self.curves, self.exact, strict=True)
+        return interval([a.last.test["loss"] / b.last.test["loss"] - 1.0 for a, b in pairs])
+
+    @property
+    def points(self) -> Interval:
+        """Accuracy less that of exact data parallelism, in points of a hundred."""
+        pairs = zip(self.curves, self.exact, strict=True)
+        return interval([100.0 * (a.last.test["accuracy"] - b.last.test["accuracy"]) for a, b in pairs])
+
+    @property
+    def sent_bytes(self) -> float:
+        """What a worker has sent over its link."""
+        return self.curves[0].last.sent_bytes
+
+    @property
+    def fewer(self) -> float | None:
+        """How many times fewer bytes than exact data parallelism; nothing if none are sent."""
+        return self.exact[0].last.sent_bytes / self.sent_bytes if self.sent_bytes else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """All of it."""
+
+    quick: bool
+    endings: tuple[Ending, ...]
+    results: tuple[Result, ...]
+    estimates: tuple[Estimate, ...]
+
+    def result(self, network: str, workers: int, method: str) -> Result:
+        """One of them."""
+        return next(each for each in self.of(network, workers) if each.method.name == method)
+
+    def of(self, network: str, workers: int) -> list[Result]:
+        """All methods of a setting."""
+        return [r for r in self.results if (r.setting.network, r.setting.workers) == (network, workers)]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What was compared on."""
+        return tuple(dict.fromkeys(each.setting for each in self.results))
+
+
+def run_study(quick: bool, folder: Path | None, tell: Tell) -> Study:
+    """Theory, training, coupling; experiments that the folder has are read, new ones are kept there."""
+    settings = QUICK if quick else FULL
+    tuned = [each for setting in settings for each in _tuning(setting)]
+    rest = sum(_count(each) for each in settings)
+    planned = len(tuned) + rest + 1 + sum(bool(_cuts(each)) for each in settings)
+    tell(0, planned, "quadratics")
+    ended = tuple(endings())
+    done = Progress(tell, planned, 1)
+    first = run_experiments(tuned, folder, done)
+    rates = {(setting, name): _best(setting, name, first) for setting in settings for name in setting.methods}
+    later = run_experiments(
+        [each for key, rate in rates.items() for each in _seeds(*key, rate)], folder, done
+    )
+    curves = first | later
+    estimates = run_estimates(
+        [
+            (replace(_experiment(setting, EXACT, rates[setting, EXACT], 0), judge_every=0), _cuts(setting))
+            for setting in settings
+            if _cuts(setting)
+        ],
+        folder, done,
+    )  # fmt: skip
+    results = [_result(*key, rate, rates[key[0], EXACT], curves) for key, rate in rates.items()]
+    return Study(quick=quick, endings=ended, results=tuple(results), estimates=tuple(estimates))
+
+
+class Progress:
+    """Counts what is done, and tells it."""
+
+    def __init__(self, tell: Tell, planned: int, done: int) -> None:
+        self.tell, self.planned, self.done = tell, planned, done
+
+    def __call__(self, what: str) -> None:
+        """One more is done."""
+        self.done += 1
+        self.tell(self.done, self.planned, what)
+
+
+def method_of(name: str) -> Method:
+    """A method by its name."""
+    return next(each for each in METHODS if each.name == name)
+
+
+def _experiment(setting: Setting, name: str, rate: float, seed: int) -> Experiment:
+    method = method_of(name)
+    return Experiment(
+        network=setting.network, algorithm=method.setting(setting.steps), workers=setting.workers,
+        steps=setting.steps, rate=rate, seed=seed, kind=method.kind, share=method.share,
+        judge_every=-(-setting.steps // _MARKS),
+    )  # fmt: skip
+
+
+def _tuning(setting: Setting) -> list[Experiment]:
+    return [_experiment(setting, name, rate, 0) for name in setting.methods for rate in setting.rates]
+
+
+def _count(setting: Setting) -> int:
+    return (setting.seeds - 1) * len(setting.methods)
+
+
+def _seeds(setting: Setting, name: str, rate: float) -> list[Experiment]:
+    return [_experiment(setting, name, rate, seed) for seed in range(1, setting.seeds)]
+
+
+def _best(setting: Setting, name: str, curves: Mapping[Experiment, Curve]) -> float:
+    """The rate with the least loss on the validation split of the first seed."""
+
+    def loss(rate: float) -> float:
+        found = curves[_experiment(setting, name, rate, 0)].last.validation["loss"]
+        return found if found == found else float("inf")
+
+    return min(setting.rates, key=loss)
+
+
+def _cuts(setting: Setting) -> tuple[str, ...]:
+    """The divisions into subnetworks whose harm the coupling is to foretell."""
+    return tuple(method_of(name).setting(setting.steps) for name in _APART if name in setting.methods)
+
+
+def _result(
+    setting: Setting, name: str, rate: float, exact_rate: float, curves: Mapping[Experiment, Curve]
+) -> Result:
+    def of(which: str, at: float) -> tuple[Curve, ...]:
+        return tuple(curves[_experiment(setting, which, at, seed)] for seed in range(setting.seeds))
+
+    return Result(
+        setting=setting, method=method_of(name), rate=rate, curves=of(name, rate), exact=of(EXACT, exact_rate)
+    )
+
+
+def mean_marks(curves: Sequence[Curve], part: str, number: str) -> list[float]:
+    """The mean over seeds at each mark, like the test's accuracy."""
+    return [
+        mean(getattr(mark, part)[number] for mark in marks)
+        for marks in zip(*(each.marks for each in curves), strict=True)
+    ]

@@ -1,0 +1,212 @@
+"""The study of subnetworks: its quick form, run whole, and what is claimed of it in a form that can fail."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from trainwright.algorithm.anatomy import Anatomy, Weight
+from trainwright.algorithm.experiment import Curve, Experiment, Mark
+from trainwright.algorithm.protocol import Seat
+from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm
+from trainwright.algorithm.risk import parse_risks
+from trainwright.study.algorithm_map import build_map
+from trainwright.study.intervals import interval
+from trainwright.study.links import Link, steps_of
+from trainwright.study.quadratic_cases import endings
+from trainwright.study.rehearsals import run_experiments
+from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, method_of
+from trainwright.study.subnetworks_tables import keeps_up, ordered_pairs
+
+_COMMAND = [sys.executable, "-m", "trainwright.cli.main", "study", "subnetworks", "--quick"]
+_MOST_PROCESSOR_S = 2 * 40  # on two cores that is 40 s
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, float]:
+    """The folder of the quick form, what it told, and the processor time that it took."""
+    folder = tmp_path_factory.mktemp("subnetworks")
+    before = os.times()
+    done = subprocess.run(
+        [*_COMMAND, "--out", str(folder), "--risk", str(folder / "risk.toml")],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return folder, done.stdout, spent
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def row(folder: Path, network: str, workers: int, method: str) -> Mapping[str, float]:
+    found = next(
+        each
+        for each in rows(folder, "results")
+        if (each["network"], each["workers"], each["method"]) == (network, str(workers), method)
+    )
+    return {name: float(found[name]) for name in ("loss", "accuracy", "points", "sent_bytes", "seeds")}
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_subnetworks_are_within_a_point_of_exact_training_with_a_quarter_of_its_bytes(
+    quick: tuple[Path, str, float], workers: int
+) -> None:
+    exact, ours = (row(quick[0], "mlp", workers, name) for name in (EXACT, OURS))
+    assert exact["seeds"] == ours["seeds"] == 3
+    assert exact["accuracy"] > 0.95  # there is something to lose
+    assert ours["accuracy"] >= exact["accuracy"] - 0.01
+    assert 4.0 * ours["sent_bytes"] <= exact["sent_bytes"]
+
+
+def test_disjoint_subnetworks_without_a_finish_lose_and_the_study_says_so(
+    quick: tuple[Path, str, float],
+) -> None:
+    folder, told, _ = quick
+    exact, apart = (row(folder, "mlp", 4, name) for name in (EXACT, "ist disjoint"))
+    assert apart["accuracy"] < exact["accuracy"] - 0.03
+    words = " ".join(told.split())
+    assert "mlp, 4 workers: ist keeps up" in words
+    exact, apart = (row(folder, "transformer", 4, name)["loss"] for name in (EXACT, OURS))
+    said = "ist keeps up" if apart <= 1.01 * exact else "ist LOSES"
+    assert f"transformer, 4 workers: {said}" in words
+
+
+def test_coupling_stands_beside_the_loss_that_was_measured(quick: tuple[Path, str, float]) -> None:
+    found = rows(quick[0], "coupling")
+    assert {each["network"] for each in found} == {"mlp", "transformer"}
+    for each in found:
+        assert float(each["predicted_excess_loss"]) > 0
+        assert 0 < float(each["off_diagonal"]) < 1
+
+
+def test_the_quick_form_is_quick(quick: tuple[Path, str, float]) -> None:
+    assert quick[2] < _MOST_PROCESSOR_S * (1 if "CI" in os.environ else 2)  # busy machines count more
+
+
+def test_tables_figures_and_risks_are_there(quick: tuple[Path, str, float]) -> None:
+    folder = quick[0]
+    for name in ("results", "quadratics", "coupling", "curves", "times"):
+        assert rows(folder, name)
+    assert json.loads((folder / "study.json").read_text())["lines"]
+    assert "within a point" in (folder / "index.html").read_text()
+    found = parse_risks((folder / "risk.toml").read_text())
+    assert {each.algorithm for each in found} == {"ist"}
+    links = {each["link"] for each in rows(folder, "times")}
+    assert links == {"100 Mb/s", "1 Gb/s", "10 Gb/s", "400 Gb/s"}
+
+
+def test_work_that_is_interrupted_goes_on_from_what_is_kept(tmp_path: Path) -> None:
+    tiny = [
+        Experiment(network="mlp", algorithm="ddp", workers=2, steps=2, rate=1e-3, seed=seed)
+        for seed in (0, 1)
+    ]
+    first = run_experiments(tiny, tmp_path, lambda _: None)
+    kept = sorted((tmp_path / "runs").iterdir())
+    assert len(kept) == 2
+    kept[0].write_text("{")  # damaged: run again
+    stamp = kept[1].stat().st_mtime_ns
+    assert run_experiments(tiny, tmp_path, lambda _: None) == first
+    assert kept[1].stat().st_mtime_ns == stamp
+    assert json.loads(kept[0].read_text())["found"]
+
+
+def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path) -> None:
+    with subprocess.Popen([*_COMMAND, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith("2/"):
+                break
+        running.send_signal(signal.SIGINT)
+        told = running.stderr.read()
+        assert running.wait(120) == 130
+    assert "goes on from what" in told
+    assert "Traceback" not in told
+    assert list((tmp_path / "runs").iterdir())
+
+
+def test_theory_is_what_simulation_finds_on_every_quadratic() -> None:
+    found = endings(seed=1)
+    assert all(each.agrees for each in found)
+    at = {(each.case, each.method): each for each in found}
+    assert len(at) == 5 * 7
+    assert at["interpolation", "ist"].bias > 0.01  # though all f_i share their minimum
+    assert at["interpolation", "perm-k"].simulated < 1e-3
+    assert at["weakly coupled", "ist"].bias < at["homogeneous", "ist"].bias / 10
+    assert at["b = 0", "ist"].simulated < 1e-3
+    assert at["heterogeneous", "diana"].simulated < 1e-3 < at["heterogeneous", "perm-k"].simulated
+    assert not replace(at["homogeneous", "ist"], theory=0.0).agrees
+
+
+def test_all_algorithms_and_both_controls_are_in_the_full_study() -> None:
+    assert {each.algorithm.split()[0] for each in METHODS} == set(ALGORITHMS)
+    whole = [each for each in FULL if set(each.methods) == {method.name for method in METHODS}]
+    assert {each.network for each in whole} == {"mlp", "transformer"}
+    assert all(each.seeds >= 3 and len(each.rates) >= 2 for each in FULL)
+    assert {"small", "ensemble"} <= {each.name for each in METHODS if each.kind != "whole"}
+
+
+def result(points: float, sent: float) -> Result:
+    setting = FULL[0]
+
+    def curve(accuracy: float, sent_bytes: float) -> Curve:
+        numbers = {"loss": 1.0, "accuracy": accuracy}
+        mark = Mark(step=1, sent_bytes=sent_bytes, validation=numbers, test=numbers)
+        asked = Experiment(network="mlp", algorithm="ddp", workers=2, steps=1, rate=1.0, seed=0)
+        return Curve(experiment=asked, marks=(mark,))
+
+    return Result(
+        setting=setting, method=method_of(OURS), rate=1.0, curves=(curve(0.9 + points / 100, sent),),
+        exact=(curve(0.9, 400.0),),
+    )  # fmt: skip
+
+
+def test_keeping_up_takes_both_accuracy_and_few_bytes() -> None:
+    assert keeps_up(result(-0.9, 100.0))
+    assert not keeps_up(result(-1.1, 100.0))
+    assert not keeps_up(result(0.0, 101.0))
+
+
+def test_the_interval_of_three_values_is_students() -> None:
+    found = interval([1.0, 2.0, 3.0])  # deviation 1: 4.303 / sqrt(3) = 2.484
+    assert (found.mean, found.high) == (2.0, pytest.approx(4.484, abs=1e-3))
+    assert interval([5.0]).low == 5.0
+
+
+def test_an_order_that_is_foretold_counts_pairs() -> None:
+    assert ordered_pairs([(1.0, 1.0), (2.0, 3.0), (3.0, 2.0)]) == (2, 3)
+
+
+def test_a_step_takes_its_compute_and_what_of_sending_is_not_hidden() -> None:
+    anatomy = Anatomy(weights=(Weight(name="w", sizes=(100, 100)),))
+    seat, link = Seat(rank=0, workers=2, steps=1), Link(name="", bytes_per_s=1e6, latency_s=1e-3)
+    # 6 FLOPs a number and sample: 60,000 in 0.06 s at 1 MFLOP/s. 40,000 bytes at 1 MB/s and 2 hops: 0.042 s,
+    # of which the backward pass hides 0.04 s. Compressed to a tenth with places: 8,000 bytes, 1 hop: 0.009 s.
+    (exact,) = steps_of(parse_algorithm("ddp"), anatomy, seat, 1)
+    assert exact.seconds(1e6, link) == pytest.approx(0.062)
+    (top,) = steps_of(parse_algorithm("compressed by=top-k share=0.1"), anatomy, seat, 1)
+    assert top.seconds(1e6, link) == pytest.approx(0.069)
+
+
+def test_the_map_takes_the_fastest_that_may_be_taken() -> None:
+    settings = {"ddp": "ddp", "diloco": "diloco every=20", "ist": "ist every=20"}
+    places = build_map(settings, {"ddp": 0.0, "diloco": 0.05, "ist": 0.5}, "ddp")
+    assert {place.choice[0.02] for place in places} == {"ddp"}
+    slow: Any = next(each for each in places if (each.size, each.bandwidth) == ("1B", "100 Mb/s"))
+    assert slow.choice[0.1] == "diloco"
+    assert slow.speedup[0.1] > 10
+    for place in places:
+        assert place.speedup[0.1] >= 1.0
