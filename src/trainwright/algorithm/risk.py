@@ -1,12 +1,14 @@
 """What algorithms have been measured to lose against exact data parallelism, as package data.
 
-`risk.toml` says how it was written.
+`risk.toml` is written by `trainwright study subnetworks --risk FILE`.
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
+
+from trainwright.algorithm.registry import parse_algorithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,18 @@ class Risk:
 def measured_risks(algorithm_name: str) -> tuple[Risk, ...]:
     """All that was measured of an algorithm: by network, count of workers and setting."""
     return tuple(each for each in all_risks() if each.algorithm == algorithm_name)
+
+
+def risks_like(text: str) -> tuple[Risk, ...]:
+    """All that was measured of an algorithm, the settings that differ least from this one first."""
+    asked = parse_algorithm(text)
+
+    def differing(risk: Risk) -> int:
+        other = parse_algorithm(risk.setting or risk.algorithm)
+        names = [each.name for each in fields(asked)]  # type: ignore[arg-type]
+        return sum(getattr(asked, name) != getattr(other, name) for name in names)
+
+    return tuple(sorted(measured_risks(text.split()[0]), key=differing))
 
 
 @cache

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from trainwright.algorithm.registry import render_algorithm
-from trainwright.algorithm.risk import Risk, measured_risks
+from trainwright.algorithm.risk import Risk, risks_like
 from trainwright.cluster.power import Activity, device_w, power_w
 from trainwright.estimate.rounds import round_s
 from trainwright.program.meetings import round_sent_bytes
@@ -40,7 +40,7 @@ def round_account_of(simulated: SimulatedApart) -> RoundAccount:
         algorithm=text, islands=apart.islands, every=apart.every, island_step_s=simulated.step.step_s,
         round_s=simulated.round.round_s, link_s=sum(each.link_s for each in simulated.meetings),
         round_sent_bytes=sent, sent_bytes_per_step=sent / apart.every,
-        risks=measured_risks(text.split()[0]),
+        risks=risks_like(text),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import log
 
 from trainwright.algorithm.registry import render_algorithm
-from trainwright.algorithm.risk import Risk, measured_risks
+from trainwright.algorithm.risk import Risk, risks_like
 from trainwright.cluster.power import Activity, power_w
 from trainwright.economics.goodput import Goodput
 from trainwright.estimate.rounds import Option
@@ -116,7 +116,7 @@ def summarize_apart(option: Option, whole: Job, terms: Terms, exact_s: float | N
         goodput=interrupted,
         effective_tokens_per_s=effective,
         budget=budget_of(batch * job.seq, (tokens_per_s, effective), power, cluster.count, terms),
-        risks=measured_risks(text.split()[0]),
+        risks=risks_like(text),
         plan=render_plan(plan_of(option)),
     )
 

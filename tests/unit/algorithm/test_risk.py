@@ -1,7 +1,7 @@
 """What algorithms have been measured to lose: the table that ships."""
 
 from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm, render_algorithm
-from trainwright.algorithm.risk import all_risks, measured_risks, parse_risks, render_risks
+from trainwright.algorithm.risk import all_risks, measured_risks, parse_risks, render_risks, risks_like
 
 
 def test_every_risk_that_ships_is_of_an_algorithm_there_is_and_has_an_interval_around_it() -> None:
@@ -21,3 +21,9 @@ def test_risks_are_found_by_the_name_of_their_algorithm() -> None:
 
 def test_a_table_of_risks_is_read_as_it_is_written() -> None:
     assert parse_risks(render_risks(all_risks(), "One line.\nAnother.")) == all_risks()
+
+
+def test_the_setting_that_differs_least_comes_first() -> None:
+    for each in measured_risks("ist"):
+        assert risks_like(each.setting)[0].setting == each.setting
+    assert len(risks_like("ist every=7")) == len(measured_risks("ist"))
