@@ -39,7 +39,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, float]:
     before = os.times()
     done = subprocess.run(
         [*_COMMAND, "--out", str(folder), "--risk", str(folder / "risk.toml")],
-        capture_output=True, text=True, check=False, timeout=600,
+        capture_output=True, text=True, check=False, timeout=1500,
     )  # fmt: skip
     after = os.times()
     assert done.returncode == 0, done.stderr
