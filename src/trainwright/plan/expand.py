@@ -127,6 +127,12 @@ def stage_layers(
     """The names of the layers of each stage, in order; stages of every row have none."""
     names, route, pp = layer_names(instances), schedule.routes[0], len(schedule.rows)
     if staging.counts:
+        stages = sum(row != EVERY_ROW for row in route)
+        if len(staging.counts) != stages:
+            raise BadInput(
+                "counts", ":".join(map(str, staging.counts)),
+                f"{staging.schedule} on {pp} rows has {stages} stages", "give a number of layers for each",
+            )  # fmt: skip
         return cut(names, staging.counts)
     vpp = max(sum(row == each for each in route) for row in range(pp))
     rows = balanced_counts(len(names), pp, graph) if balanced else even_counts(len(names), pp, vpp)

@@ -145,6 +145,12 @@ def test_parameters_that_cannot_be_are_explained() -> None:
         plan_of("uneven-stages pp=2 counts=3:4", gpt())
 
 
+@pytest.mark.parametrize(("schedule", "stages"), [("1f1b", 2), ("zb-v", 4)])
+def test_counts_for_another_number_of_stages_are_refused(schedule: str, stages: int) -> None:
+    with pytest.raises(BadInput, match=f"{schedule} on 2 rows has {stages} stages"):
+        plan_of(f"mixed pp=2 schedule={schedule} counts=2:2:4", gpt())
+
+
 def test_per_layer_degrees_trade_one_split_for_the_other_where_ranges_meet() -> None:
     graph = gpt(layers=4)
     steps = program_of(plan_of("per-layer layers=0-1:tp4dp2,2-:tp2dp4", graph), graph).routes[0].steps
