@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainwright.program.table import ONCE, Floats, Ints, Table
+from trainwright.simulate.rounds import STEPS
 from trainwright.simulate.timeline import Pieces, Timeline, all_pieces
 from trainwright.units import render_duration
 
@@ -19,6 +20,7 @@ CELLS: Mapping[str, str] = {
     "I": "gradient of inputs",
     "W": "gradient of weights",
     "S": "once a step",
+    "=": "steps like the last",
     "+": "other work",
     "t": "tp",
     "c": "cp",
@@ -26,8 +28,9 @@ CELLS: Mapping[str, str] = {
     "p": "pp",
     "d": "dp",
     "o": "offload",
+    "s": "sync",
 }
-_IDLE, _OTHER = ".", "+"
+_IDLE, _OTHER, _STEPS = ".", "+", "="
 _COMMUNICATION = {cause: cell for cell, cause in CELLS.items() if cell.islower()}
 _DIGITS = 11  # the last digit of a microbatch, or none
 _FEWEST = 10  # columns, however narrow the terminal
@@ -87,6 +90,8 @@ def _keys(table: Table) -> Ints:
 
 def cell_of(label: str, cause: str) -> str:
     """What a task is drawn as."""
+    if cause == STEPS:
+        return _STEPS
     phase = label.rpartition(" ")[2]
     return _COMMUNICATION.get(cause) or (phase if phase in CELLS and phase.isupper() else _OTHER)
 

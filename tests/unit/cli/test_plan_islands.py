@@ -88,7 +88,7 @@ def test_a_strategy_of_an_island_is_simulated_on_all_of_them(
     assert main(["simulate", "gpt2-xl", cluster, *words, "--seq", "1024", "--batch", "40"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "5 islands, ist every=5" in shown
-    assert "sync" in shown
+    assert "s exposed sync" in shown
     assert "synchronise every 5 by ist" in saved.read_text()
     names = {event.get("name", "") for event in json.loads(trace.read_text())["traceEvents"]}
     assert {"4 steps", "meeting after 5"} <= names
