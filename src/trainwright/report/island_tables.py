@@ -57,7 +57,7 @@ def island_lines(found: ApartSummary) -> Iterator[str]:
     yield f"  {render_si(found.power_w, 'W')}, {found.budget.kwh:,.0f} kWh; {_beside(found)}"
     yield from (f"  {line}" for line in risk_lines(found))
     if found.exact_steps:
-        yield f"  its first and last {found.exact_steps} steps are exact, at exact training's speed"
+        yield f"  {found.exact_steps} steps of the run are exact, at exact training's speed"
 
 
 def round_lines(found: RoundAccount) -> Iterator[str]:
