@@ -56,11 +56,18 @@ def build_network(contest: Contest, share: float = 1.0) -> Network:
 
 
 def couplings(experiment: Experiment, cuts: Sequence[str], samples: int) -> list[Coupling]:
-    """What the coupling of the network that an experiment trains says of cuts by algorithms."""
+    """What the coupling of the network that an experiment trains says of cuts by algorithms.
+
+    It is asked on samples of the training: there the network is near a minimum, as the estimate takes it.
+    """
     network = build_network(experiment.network)
     lesson = _lesson(experiment.network, experiment.seed)
     values = train(_task(network, lesson), _order(experiment, experiment.workers)).values
-    chosen = Batch(lesson.validation.inputs[:samples], lesson.validation.targets[:samples])
+    batches = [lesson.batch(number) for number in range(-(-samples // BATCHES[experiment.network]))]
+    chosen = Batch(
+        torch.cat([each.inputs for each in batches])[:samples],
+        torch.cat([each.targets for each in batches])[:samples],
+    )
     algorithms = [parse_algorithm(each) for each in cuts]
     divided = [each.cut(network.anatomy, experiment.workers) for each in algorithms if isinstance(each, Ist)]
     return [coupling(network, values, chosen, cut) for cut in divided]

@@ -88,7 +88,7 @@ def _where(results: Sequence[Result]) -> tuple[str, str]:
 
 
 def _axis(number: str) -> Axis:
-    return Axis(title=f"{number} on the test split", log=number == "loss", percent=number == "accuracy")
+    return Axis(title=f"{number} on the test split", percent=number == "accuracy")
 
 
 def _steps(results: Sequence[Result], number: str) -> Figure:
@@ -112,7 +112,7 @@ def _bytes(results: Sequence[Result], number: str) -> Figure:
     series = []
     for each in results:
         pairs = [
-            (mark.sent_bytes, value)
+            (mark.sent_bytes / 1e6, value)
             for mark, value in zip(each.curves[0].marks, mean_marks(each.curves, "test", number), strict=True)
             if mark.sent_bytes > 0
         ]
@@ -122,7 +122,7 @@ def _bytes(results: Sequence[Result], number: str) -> Figure:
             )
     return Figure(
         name=f"{file}_bytes", title=f"{number.capitalize()} against bytes: {where}",
-        x=Axis(title="bytes that a worker has sent", log=True), y=_axis(number), series=tuple(series),
+        x=Axis(title="megabytes that a worker has sent", log=True), y=_axis(number), series=tuple(series),
         finding="The ensemble sends nothing, so it is not drawn. " + _told(results),
     )  # fmt: skip
 

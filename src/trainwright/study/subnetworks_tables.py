@@ -9,7 +9,7 @@ from trainwright.algorithm.risk import Risk
 from trainwright.report.tables import table
 from trainwright.study.algorithm_map import STEPS, TOLERANCES, WORKERS, Place, build_map, memory_bytes
 from trainwright.study.intervals import Interval
-from trainwright.study.subnetworks import CONTROLS, EXACT, METHODS, OURS, Result, Study, mean_marks
+from trainwright.study.subnetworks import CONTROLS, EXACT, METHODS, OURS, Result, Setting, Study, mean_marks
 from trainwright.study.subnetworks_times import clocks
 from trainwright.units import render_bytes
 
@@ -151,7 +151,9 @@ def study_lines(study: Study) -> list[str]:
     lines = [f"Quadratics: theory and simulation agree in {agreeing} of {len(study.endings)} cases."]
     for setting in study.settings:
         lines += [_claim(study.result(setting.network, setting.workers, OURS))]
-        lines += _losers(study, setting.network, setting.workers)
+        lines.append(_losers(study, setting, "loss"))
+        if setting.network != "transformer":
+            lines.append(_losers(study, setting, "accuracy"))
     return lines + _foretold(study)
 
 
@@ -175,25 +177,28 @@ def _claim(result: Result) -> str:
     )
 
 
-def _losers(study: Study, network: str, workers: int) -> list[str]:
-    """Who has less loss than subnetworks and sends no more."""
-    ours = study.result(network, workers, OURS)
-    better = [
-        each
-        for each in study.of(network, workers)
-        if each.loss.mean < ours.loss.mean and each.sent_bytes <= ours.sent_bytes
-    ]
+def _losers(study: Study, setting: Setting, number: str) -> str:
+    """Who is better than subnetworks by a number, and sends no more."""
+    where = f"{setting.network}, {setting.workers} workers"
+    ours = study.result(setting.network, setting.workers, OURS)
+    sign = -1.0 if number == "loss" else 1.0
+
+    def worth(result: Result) -> float:
+        return sign * float(getattr(result, number).mean)
+
+    listed = sorted(study.of(setting.network, setting.workers), key=worth, reverse=True)
+    better = [each for each in listed if worth(each) > worth(ours) and each.sent_bytes <= ours.sent_bytes]
     if not better:
-        return [f"{network}, {workers} workers: nothing that sends no more has less loss than {OURS}."]
-    named = [
-        f"{each.method.name}{' (a control)' if each.method.name in CONTROLS else ''} {each.loss.mean:.4g}"
-        for each in sorted(better, key=lambda each: each.loss.mean)
-    ]
-    return [
-        f"{network}, {workers} workers: {OURS} (loss {ours.loss.mean:.4g}) is beaten, with no more bytes, by "
-        + ", ".join(named)
-        + "."
-    ]
+        return f"{where}: in {number}, nothing that sends no more is better than {OURS}."
+    named = ", ".join(
+        f"{each.method.name}{' (a control)' if each.method.name in CONTROLS else ''} {_shown(each, number)}"
+        for each in better
+    )
+    return f"{where}: in {number}, {OURS} ({_shown(ours, number)}) is beaten, with no more bytes, by {named}."
+
+
+def _shown(result: Result, number: str) -> str:
+    return f"{result.loss.mean:.4f}" if number == "loss" else f"{result.accuracy.mean:.2%}"
 
 
 def _foretold(study: Study) -> list[str]:
@@ -255,4 +260,6 @@ def map_table(study: Study, latency: str = "1 ms") -> Table:
         if place.latency == latency
     ]  # fmt: skip
     heads = ["model", "links", *(f"loss +{most:.0%} at most" for most in TOLERANCES)]
-    return table(f"Which algorithm ({latency} latency, 4 workers of 8 H100)", heads, rows, left=4)
+    return table(
+        f"Which algorithm ({latency} latency, 4 workers of 8 H100)", heads, rows, left=2 + len(TOLERANCES)
+    )
