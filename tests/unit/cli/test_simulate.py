@@ -37,7 +37,7 @@ class TestOutput:
         for words in ("Plan dp2 tp2 sp pp2 mb1 zero1 1f1b full bf16: 8 devices in 2 places, 8 microbatches",
                       "MFU", "Closed form", "It fits", "Time of a step", "recompute", "bubble",
                       "Memory when fullest", "What holds most on", "Collectives", "reduce-scatter",
-                      "Critical path", ", recomputed", "What if it took no time",
+                      "Critical path", ", backward", "The path in all", "What if it took no time",
                       "Schedule", "devices 4-7", ". idle"):  # fmt: skip
             assert words in result.stdout
         assert max(map(len, result.stdout.splitlines())) <= 100
