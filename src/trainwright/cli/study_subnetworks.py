@@ -18,7 +18,7 @@ _TITLE = "Independent subnetworks against what users would pick instead"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study."""
     add = parser.add_argument
-    add("--quick", action="store_true", help="fewer methods, steps and rates: below a minute instead of five")
+    add("--quick", action="store_true", help="fewer methods, steps and rates: a minute instead of several")
     add(
         "--out", metavar="DIR",
         help="tables (CSV, JSON), figures and an index; runs are kept there, and not run again",
