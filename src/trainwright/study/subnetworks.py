@@ -74,7 +74,10 @@ FULL = (
 )
 QUICK = (
     Setting(network="mlp", workers=2, steps=300, rates=(6e-3,), methods=(EXACT, OURS)),
-    Setting(network="mlp", workers=4, steps=300, rates=(6e-3,), methods=(EXACT, OURS, "ist disjoint", "ensemble")),
+    Setting(
+        network="mlp", workers=4, steps=300, rates=(6e-3,),
+        methods=(EXACT, OURS, "ist disjoint", "ensemble"),
+    ),
     Setting(
         network="transformer", workers=4, steps=40, rates=(8e-3,), seeds=1,
         methods=(EXACT, OURS, "ist disjoint", "small"),
