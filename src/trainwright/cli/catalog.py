@@ -47,10 +47,13 @@ def summary_of() -> Mapping[str, object]:
     from trainwright.study import STUDIES
 
     kinds = _kinds()
-    listed = {
+    listed: dict[str, list[dict[str, object]]] = {
         kind: [dict(zip(each.headers, each.row(name), strict=True)) for name in each.names()]
         for kind, each in kinds.items()
     }
+    for kind, figures in (("devices", _device_figures), ("networks", _network_figures)):
+        for entry in listed[kind]:
+            entry.update(figures(str(entry["name"])))
     return {**listed, "studies": [{"name": name, "about": about} for name, about in STUDIES.items()]}
 
 
@@ -171,6 +174,29 @@ def _device_row(name: str) -> Sequence[str]:
         render_si(device.peak_w, "W"),
         f"{device.price_per_hour:g} $/h",
     )
+
+
+def _device_figures(name: str) -> Mapping[str, object]:
+    """What can be changed of it, in base units, and the network that it comes with."""
+    from trainwright.cluster.load import load_device
+
+    device = load_device(name)
+    return {
+        "network": device.network, "flops_per_s": device.peak("bf16"),
+        "memory_bytes": device.memory[0].capacity_bytes, "memory_bytes_per_s": device.memory[0].bytes_per_s,
+        "dollars_per_hour": device.price_per_hour,
+    }  # fmt: skip
+
+
+def _network_figures(name: str) -> Mapping[str, object]:
+    """Bandwidth of its innermost level, and of the next."""
+    from trainwright.cluster.load import load_network
+
+    inner, *outer = load_network(name).levels
+    return {
+        "inner_bytes_per_s": inner.bytes_per_s,
+        "outer_bytes_per_s": outer[0].bytes_per_s if outer else inner.bytes_per_s,
+    }
 
 
 def _network(name: str) -> object:

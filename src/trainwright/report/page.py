@@ -23,7 +23,8 @@ if (data.blocks) {
   Charts.drawTimeline(document.getElementById("timeline"), data.blocks);
   const choice = document.getElementById("place");
   const held = document.getElementById("held");
-  const memory = () => Charts.drawMemory(held, data.blocks, Number(choice.value), data.capacity_bytes);
+  const memory = () => Charts.drawMemory(
+    held, data.blocks, Number(choice.value), data.capacity_bytes, document.getElementById("timeline"));
   choice.addEventListener("change", memory);
   memory();
 }
@@ -122,7 +123,8 @@ def _timeline(blocks: Blocks | None) -> list[str]:
     return [
         "<h2>The step</h2>",
         f'<p class="note">The height of a block is the share of it that is worked on; '
-        f'{blocks.merged:,} tasks.{more}</p><div class="chart" id="timeline"></div>',
+        f"{blocks.merged:,} tasks.{more} Scroll to zoom and drag to move, or by keyboard: + and -, arrows, "
+        f'0 for all.</p><div class="chart" id="timeline" tabindex="0" aria-label="Timeline"></div>',
         f'<h2>Memory over the step</h2><label>Of <select id="place">{options}</select></label>'
         '<div class="chart" id="held"></div>',
     ]

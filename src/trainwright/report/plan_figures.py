@@ -42,7 +42,7 @@ def _against(summaries: Sequence[Summary], front: Sequence[Summary]) -> Figure:
     parts = (("strategies", summaries), ("Pareto front", front))
     return Figure(
         name="time_memory", title="Step time against memory",
-        x=Axis(title="GiB on the fullest device"), y=Axis(title="seconds a step"),
+        x=Axis(title="GiB on the fullest device"), y=Axis(title="seconds a step", log=True),
         series=tuple(
             Series(
                 name=name, kind="points" if name == "strategies" else "line",

@@ -264,7 +264,7 @@ def _tables(study: Study) -> Figure:
         holds=is_monotone(grid) and min(min(row) for row in grid.speedup) >= 1.0 - 1e-9,
         finding=f"Up to {best:.2f}x, in instances of {min(min(row) for row in grid.mp)} devices; few rows of "
         "its tables are met in a step, so that slow memory serves them too.",
-        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title),
+        x=Axis(title=grid.x_title), y=Axis(title=grid.y_title), grid=_drawn(grid),
     )  # fmt: skip
 
 

@@ -22,16 +22,29 @@ def test_like_work_without_a_pause_is_one_block_with_its_share_of_work() -> None
         Span(0, "a F", "matmul", 2.0, 3.0, 1), Span(1, "c S", "dp", 5.0, 6.0),
     ]  # fmt: skip
     blocks = blocks_of(timeline(spans, 10.0))
-    assert blocks.lanes == ((0, "compute"), (0, "dp"))
+    assert blocks.lanes == ((0, "compute"), (0, "dp"), (0, "exposed"))
     assert list(zip(blocks.cell, blocks.microbatch, blocks.start_s, blocks.end_s, strict=True)) == [
-        ("F", 0, 0.0, 2.0), ("F", 1, 2.0, 3.0), ("d", -1, 5.0, 6.0),
+        ("F", 0, 0.0, 2.0), ("F", 1, 2.0, 3.0), ("d", -1, 5.0, 6.0), ("x", -1, 5.0, 6.0),
     ]  # fmt: skip
     assert blocks.merged == 4
 
 
 def test_communication_on_the_compute_unit_has_its_own_lane() -> None:
     spans = [Span(0, "a F", "matmul", 0.0, 1.0, 0), Span(0, "a all_reduce F", "tp", 1.0, 2.0, 0)]
-    assert blocks_of(timeline(spans, 2.0)).lanes == ((0, "compute"), (0, "tp"))
+    assert blocks_of(timeline(spans, 2.0)).lanes == ((0, "compute"), (0, "tp"), (0, "exposed"))
+
+
+def test_only_the_part_of_communication_beside_no_compute_is_exposed() -> None:
+    # A gradient is reduced from 1 to 4 s; the compute unit works until 2 s, and from 3 s on.
+    spans = [
+        Span(0, "a B", "matmul", 0.0, 2.0, 0), Span(0, "b B", "matmul", 3.0, 5.0, 0),
+        Span(1, "c S", "dp", 1.0, 4.0),
+    ]  # fmt: skip
+    blocks = blocks_of(timeline(spans, 5.0))
+    shown = zip(blocks.cell, blocks.start_s, blocks.end_s, strict=True)
+    assert [each for each in shown if each[0] == "x"] == [("x", 2.0, 3.0)]
+    assert blocks.cells["x"] == "exposed communication"
+    assert blocks.merged == 3
 
 
 @pytest.mark.parametrize("kinds", ["FB", "BW"])

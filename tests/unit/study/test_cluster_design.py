@@ -182,6 +182,7 @@ def test_the_recommender_is_compared_on_every_cluster(study: Study) -> None:
 def test_figures_carry_claims_and_verdicts(study: Study) -> None:
     figures = {each.name: each for each in study_figures(study)}
     assert all(each.claim and each.finding for each in figures.values())
+    assert all(each.series or each.grid for each in figures.values())  # nothing is drawn of neither
     for name in ("footprint", "mp_sweep", "memory", "map_expansion", "clusters_any_strategy"):
         assert figures[name].holds, figures[name].finding
 
