@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -80,6 +81,39 @@ def test_ten_megabytes_are_refused_before_they_are_read(address: str) -> None:
     status, text, _ = ask(address, "POST", "/api/plan", b"", {**JSON, "content-length": "10000000"})
     assert (status, "more than" in text.decode()) == (413, True)
     assert alive(address)
+
+
+def test_what_is_asked_for_again_is_the_same_job_and_more_jobs_wait(address: str) -> None:
+    def start(count: int) -> dict[str, str]:
+        text = f'model = "llama3-405b"\ncluster = "h100:{count}"\n[[axis]]\nfield = "cluster.count"\n'
+        body = json.dumps({"toml": f"{text}values = {list(range(count, count + 4096, 8))}\n"})
+        return dict(json.loads(ask(address, "POST", "/api/sweep", body, JSON)[1]))
+
+    def state(job: str) -> str:
+        return str(json.loads(ask(address, "GET", f"/api/jobs/{job}")[1])["state"])
+
+    jobs = [start(1024 * number)["job"] for number in (1, 2, 3)]
+    assert start(1024)["job"] == jobs[0]
+    time.sleep(0.5)
+    assert [state(each) for each in jobs] == ["running", "running", "waiting"]  # two at a time
+    assert ask(address, "GET", f"/api/jobs/{jobs[2]}/result")[0] == 409
+    for each in reversed(jobs):
+        assert json.loads(ask(address, "DELETE", f"/api/jobs/{each}")[1])["state"] == "cancelled"
+    again = start(1024)["job"]
+    assert again != jobs[0]  # what was cancelled is begun again
+    ask(address, "DELETE", f"/api/jobs/{again}")
+
+
+def test_an_answer_is_compressed_for_whoever_reads_that_and_is_kept(address: str) -> None:
+    body = json.dumps({"model": "gpt2", "count": 8})
+    plain = ask(address, "POST", "/api/plan", body, JSON)
+    short = ask(address, "POST", "/api/plan", body, {**JSON, "accept-encoding": "gzip"})
+    assert "content-encoding" not in plain[2]
+    assert short[2]["content-encoding"] == "gzip"
+    assert gzip.decompress(short[1]) == plain[1]
+    mark = ask(address, "GET", "/static/app.js")[2]["etag"]
+    again = ask(address, "GET", "/static/app.js", headers={"if-none-match": mark})
+    assert (again[0], again[1]) == (304, b"")
 
 
 def test_a_sweep_cannot_name_a_file(address: str) -> None:

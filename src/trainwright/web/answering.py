@@ -1,7 +1,9 @@
 """Arguments to JSON: what a worker does for a question."""
 
 import argparse
+import gzip
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +13,18 @@ from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
 
 _UPLOADED = "uploaded"
 BAD, NONE_FITS = 422, 409  # statuses of answers that are errors
+_LEVEL = 6  # of compression
+
+
+def packed_answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tuple[int, bytes]:
+    """An answer as it is kept and sent: compressed, and here, so that the server has only to pass it on."""
+    status, body = answer(kind, arguments, files)
+    return status, packed(body)
+
+
+def packed(body: bytes) -> bytes:
+    """A body, compressed; the same bytes every time."""
+    return gzip.compress(body, _LEVEL, mtime=0)
 
 
 def answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -18,7 +32,7 @@ def answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tup
     with tempfile.TemporaryDirectory(prefix="trainwright-") as folder:
         try:
             words = [_stored(each, files, Path(folder)) for each in arguments]
-            return 200, KINDS[kind](words)
+            return 200, _said(kind, arguments, KINDS[kind](words))
         except InfeasiblePlan as error:
             return NONE_FITS, _error(error, folder)
         except TrainwrightError as error:
@@ -26,6 +40,14 @@ def answer(kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tup
         except (RecursionError, OverflowError, MemoryError) as error:
             rule = f"is too large ({type(error).__name__})"
             return BAD, _error(BadInput("question", kind, rule, "ask for less"), folder)
+
+
+def _said(kind: str, arguments: Sequence[str], body: bytes) -> bytes:
+    """An answer that tells the command which gives it, if one does."""
+    if kind not in _WITH_COMMAND:
+        return body
+    command = json.dumps(shlex.join(["trainwright", *arguments]), ensure_ascii=False)
+    return b'{"command":' + command.encode() + b"," + body[1:]
 
 
 def _error(error: Exception, folder: str) -> bytes:
@@ -125,6 +147,7 @@ def _catalog(words: Sequence[str]) -> bytes:
     return compact_json(summary_of()).encode()
 
 
+_WITH_COMMAND = ("plan", "simulate")
 KINDS: Mapping[str, Callable[[Sequence[str]], bytes]] = {
     "plan": _plan,
     "simulate": _simulate,

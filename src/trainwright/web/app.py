@@ -1,5 +1,8 @@
 """The application: pages, questions with answers, jobs with progress."""
 
+import asyncio
+import gzip
+import hashlib
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +12,6 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
@@ -18,10 +20,11 @@ from trainwright import __version__
 from trainwright.report.page import ASSETS
 from trainwright.study import STUDIES
 from trainwright.web import questions as asked
+from trainwright.web.answering import packed
 from trainwright.web.guard import App, Guard
 from trainwright.web.jobs import Job, Jobs
 from trainwright.web.settings import Settings
-from trainwright.web.workers import Busy, TooLong, Workers
+from trainwright.web.workers import Busy, Question, TooLong, Workers
 
 PAGES = ("plan", "timeline", "compare", *STUDIES, "sweep", "api")
 _STATIC = Path(__file__).parent / "static"
@@ -59,7 +62,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 def build_app(settings: Settings) -> App:
     """The application behind its guard."""
-    return Guard(GZipMiddleware(build_api(settings), minimum_size=2_000, compresslevel=5), settings)
+    return Guard(build_api(settings), settings)
 
 
 def build_api(settings: Settings) -> FastAPI:
@@ -91,50 +94,86 @@ def _add_pages(api: FastAPI) -> None:
     api.add_api_route("/static/{name}", _static, methods=["GET"], include_in_schema=False)
 
 
-def _page() -> Response:
-    return Response(_read(("index.html",)), media_type="text/html", headers={"cache-control": "no-cache"})
+async def _page(request: Request) -> Response:
+    return _file(request, "text/html", (_STATIC / "index.html",))
 
 
-def _static(name: str) -> Response:
+async def _static(request: Request, name: str) -> Response:
     if name not in _BUNDLES:
         raise HTTPException(404, "no such file")
-    media, paths = _BUNDLES[name]
-    body = b"\n".join(path.read_bytes() for path in paths)
-    return Response(body, media_type=media, headers={"cache-control": "max-age=3600"})
+    return _file(request, *_BUNDLES[name])
+
+
+def _file(request: Request, media: str, paths: tuple[Path, ...]) -> Response:
+    """Files as one, unless the browser has them as they are."""
+    body, mark = _read(paths)
+    headers = {"cache-control": "no-cache", "etag": mark}
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers=headers)
+    return _sent(request, 200, body, media, headers)
 
 
 @cache
-def _read(names: tuple[str, ...]) -> bytes:
-    return b"".join((_STATIC / name).read_bytes() for name in names)
+def _read(paths: tuple[Path, ...]) -> tuple[bytes, str]:
+    """Files as one, compressed once, and a mark that changes with them."""
+    body = b"\n".join(path.read_bytes() for path in paths)
+    return packed(body), f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+
+
+def _sent(
+    request: Request, status: int, body: bytes, media: str, headers: dict[str, str] | None = None
+) -> Response:
+    """A compressed body as it is, to whoever can read that."""
+    told = {"vary": "accept-encoding", **(headers or {})}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        told["content-encoding"] = "gzip"
+    else:
+        body = gzip.decompress(body)
+    return Response(body, status_code=status, media_type=media, headers=told)
+
+
+async def _answered(request: Request, workers: Workers, question: Question) -> Response:
+    """The answer; of a question whose asker leaves before it, nothing."""
+    answer = asyncio.ensure_future(workers.ask(question))
+    left = asyncio.ensure_future(_leaves(request))
+    try:
+        await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            return Response(status_code=499)  # nobody reads it
+        status, body = answer.result()
+        return _sent(request, status, body, "application/json")
+    finally:
+        answer.cancel()
+        left.cancel()
+
+
+async def _leaves(request: Request) -> None:
+    """Return when whoever asks has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _add_questions(api: FastAPI, workers: Workers) -> None:
-    async def answered(kind: str, words: list[str], files: dict[str, Any], said: str = "") -> Response:
-        status, body = await workers.ask(kind, words, files)
-        if status == 200 and said:
-            body = b'{"command":' + JSONResponse(said).body + b"," + body[1:]
-        return Response(body, status_code=status, media_type="application/json")
-
     @api.post("/api/plan", summary="The best strategies, with time, memory, cost, power and what limits them")
-    async def plan(question: asked.Plan) -> Response:
-        return await answered("plan", question.command(), _files(question), _said(question.command()))
+    async def plan(request: Request, question: asked.Plan) -> Response:
+        return await _answered(request, workers, ("plan", question.command(), _files(question)))
 
     @api.post("/api/simulate", summary="One plan in detail: its step, lane by lane, and its memory")
-    async def simulate(question: asked.Simulate) -> Response:
-        return await answered("simulate", question.command(), _files(question), _said(question.command()))
+    async def simulate(request: Request, question: asked.Simulate) -> Response:
+        return await _answered(request, workers, ("simulate", question.command(), _files(question)))
 
     @api.post("/api/trace", summary="The simulated step as a trace that Perfetto opens")
-    async def trace(question: asked.Simulate) -> Response:
-        return await answered("trace", question.command(), _files(question))
+    async def trace(request: Request, question: asked.Simulate) -> Response:
+        return await _answered(request, workers, ("trace", question.command(), _files(question)))
 
     @api.post("/api/compare", summary="A predicted and a measured trace side by side")
-    async def compare(question: asked.Compare) -> Response:
+    async def compare(request: Request, question: asked.Compare) -> Response:
         files = {"predicted.json": question.predicted, "measured.json": question.measured}
-        return await answered("compare", ["compare", *files], files)
+        return await _answered(request, workers, ("compare", ["compare", *files], files))
 
     @api.get("/api/catalog", summary="Models, devices, networks, stacks and studies that are known")
-    async def catalog() -> Response:
-        return await answered("catalog", ["catalog"], {})
+    async def catalog(request: Request) -> Response:
+        return await _answered(request, workers, ("catalog", ["catalog"], {}))
 
 
 def _files(question: asked.Subject) -> dict[str, Any]:
@@ -176,11 +215,11 @@ def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
         return StreamingResponse(jobs.events(job_of(name)), media_type="text/event-stream")
 
     @api.get("/api/jobs/{name}/result", summary="What a job that is done has found")
-    async def result(name: JobName) -> Response:
+    async def result(request: Request, name: JobName) -> Response:
         job = job_of(name)
         if job.state != "done":
             raise HTTPException(409, f'job "{name}": is {job.state}; {job.error or "wait for it"}')
-        return Response(job.result, media_type="application/json")
+        return _sent(request, 200, job.result, "application/json")
 
     @api.delete("/api/jobs/{name}", summary="Cancel a job")
     async def cancel(name: JobName) -> Response:

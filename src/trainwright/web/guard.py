@@ -66,9 +66,9 @@ class Guard:
             await _with_headers(send, self._cookie(scope))(message)
 
         try:
-            body = await self._body(receive, headers)
+            body = await self._body(receive, headers, self._most_bytes(scope))
         except _TooLarge:
-            most = f"{self._settings.most_body_bytes:,} bytes"
+            most = f"{self._most_bytes(scope):,} bytes"
             await _refuse(noted, 413, f"the request has more than {most}; send less")
             return
         except _TooSlow:
@@ -104,10 +104,14 @@ class Guard:
             return b""
         return f"{COOKIE}={self._settings.token}; HttpOnly; SameSite=Strict; Path=/".encode()
 
-    async def _body(self, receive: Receive, headers: dict[str, str]) -> bytes:
+    def _most_bytes(self, scope: Scope) -> int:
+        traces = scope["path"] == "/api/compare"
+        return self._settings.most_trace_bytes if traces else self._settings.most_body_bytes
+
+    async def _body(self, receive: Receive, headers: dict[str, str], most_bytes: int) -> bytes:
         """The whole body, if it is neither too large nor too slow."""
         stated = headers.get("content-length", "0")
-        if not stated.isdecimal() or int(stated[:20]) > self._settings.most_body_bytes:
+        if not stated.isdecimal() or int(stated[:20]) > most_bytes:
             raise _TooLarge
         body = bytearray()
         try:
@@ -115,7 +119,7 @@ class Guard:
                 while True:
                     message = await receive()
                     body += message.get("body", b"")
-                    if len(body) > self._settings.most_body_bytes:
+                    if len(body) > most_bytes:
                         raise _TooLarge
                     if message["type"] != "http.request" or not message.get("more_body"):
                         return bytes(body)

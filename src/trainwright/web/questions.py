@@ -46,6 +46,9 @@ class Subject(BaseModel):
     batch: Count | None = Field(default=None, description="sequences a step")
     seq: Count | None = Field(default=None, description="tokens a sequence")
     tokens: Amount | None = Field(default=None, description="to train on")
+    price: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] | None = Field(
+        default=None, description="dollars a device and hour, if not the catalog's"
+    )
     precision: Literal["bf16", "fp16", "fp8", "fp4", "fp32"] | None = None
     stack: Name | None = Field(default=None, description="software, of the catalog")
 
@@ -68,6 +71,7 @@ class Subject(BaseModel):
         stated = {"batch": self.batch, "seq": self.seq, "tokens": self.tokens, "stack": self.stack}
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []
+        words += ["--price", f"{self.price:g} $/h"] if self.price is not None else []
         for name, factor in self.change.items():
             words += ["--change", f"{name}={factor:g}"] if factor != 1 else []
         return words

@@ -1,9 +1,13 @@
 """Processes that answer questions: warm, each one question at a time; one that takes too long is replaced."""
 
 import asyncio
+import hashlib
 import multiprocessing
+import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -13,6 +17,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 _WARM = ("plan", ["plan", "gpt2", "h100:8"])
 _MOST_QUESTIONS = 2_000  # of one process, which is then replaced: nothing it may leak adds up
 _START_S = 120.0
+
+Question = tuple[str, Sequence[str], Mapping[str, Any]]  # kind, arguments, what was uploaded
 
 
 class Busy(Exception):
@@ -26,17 +32,16 @@ class TooLong(Exception):
 class _Worker:
     """A process and the line to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.pipe, other = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(other,), daemon=True)
+        self.process = _SPAWN.Process(target=_serve, args=(other, folder), daemon=True)
         self.process.start()
         other.close()
         self.answered = 0
         self.ready = False
 
-    def ask(
-        self, question: tuple[str, Sequence[str], Mapping[str, Any]], within_s: float
-    ) -> tuple[int, bytes]:
+    def ask(self, question: Question, within_s: float) -> tuple[int, bytes]:
         """The answer, or TooLong; a worker that failed so is of no more use."""
         if not self.ready:
             if not self.pipe.poll(_START_S) or self.pipe.recv() != "ready":
@@ -55,17 +60,21 @@ class _Worker:
         self.process.join(5)
         self.pipe.close()
 
+    def renewed(self) -> "_Worker":
+        """Another in its place."""
+        self.stop()
+        return _Worker(self.folder)
 
-def _serve(pipe: Connection) -> None:
-    """Answer until the line is closed."""
+
+def _serve(pipe: Connection, folder: str) -> None:
+    """Answer until the line is closed, in an empty folder: no name is that of a file there."""
     import os
     import signal
-    import tempfile
 
-    from trainwright.web.answering import answer
+    from trainwright.web.answering import answer, packed, packed_answer
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
-    os.chdir(tempfile.mkdtemp(prefix="trainwright-"))  # where no name is that of a file
+    os.chdir(folder)
     answer(_WARM[0], _WARM[1], {})
     pipe.send("ready")
     while True:
@@ -74,87 +83,116 @@ def _serve(pipe: Connection) -> None:
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            pipe.send(answer(kind, arguments, files))
+            pipe.send(packed_answer(kind, arguments, files))
         except Exception as error:  # a fault of ours: told as such, and the worker lives
-            pipe.send((500, f'{{"error":"a fault of the server: {type(error).__name__}"}}'.encode()))
+            text = f'{{"error":"a fault of the server: {type(error).__name__}"}}'
+            pipe.send((500, packed(text.encode())))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """A question under way, and how many wait for its answer."""
+
+    answer: "asyncio.Task[tuple[int, bytes]]"
+    waiting: int = 0
+    handed: bool = False  # to a worker, which goes on whoever leaves
 
 
 class Workers:
-    """A pool of workers, and the answers given lately."""
+    """A pool of workers, and the answers given lately.
+
+    What takes long (a front, a simulated step) never has all workers: plans are answered meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._idle: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
         self._all: list[_Worker] = []
-        self._waiting = 0
         self._kept: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._kept_bytes = 0
-        self._under_way: dict[str, asyncio.Future[tuple[int, bytes]]] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._slow = asyncio.Semaphore(max(1, settings.workers - 1))
+        self._threads = ThreadPoolExecutor(settings.workers, "trainwright-worker")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self) -> None:
         """Start all processes; they warm up by themselves."""
+        self._folder = tempfile.TemporaryDirectory(prefix="trainwright-")
         for _ in range(self._settings.workers):
-            self._add()
+            self._add(_Worker(self._folder.name))
 
     def stop(self) -> None:
         """End all processes."""
         for worker in self._all:
             worker.stop()
         self._all.clear()
+        if self._folder:
+            self._folder.cleanup()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def ask(self, kind: str, arguments: Sequence[str], files: Mapping[str, Any]) -> tuple[int, bytes]:
-        """An answer: one that is kept, one that another asks for just now, or a new one."""
-        key = repr((kind, arguments, files))
+    async def ask(self, question: Question) -> tuple[int, bytes]:
+        """An answer, compressed: one that is kept, one that another waits for just now, or a new one.
+
+        Whoever leaves cancels this; a question that nobody waits for any more is dropped unless a worker has
+        it already.
+        """
+        key = hashlib.sha256(repr(question).encode()).hexdigest()
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        if key in self._under_way:
-            return await asyncio.shield(self._under_way[key])
-        task = asyncio.ensure_future(self._new(key, (kind, arguments, files)))
-        self._under_way[key] = task
-        task.add_done_callback(lambda done: self._forget(key, done))
-        return await asyncio.shield(task)
+        asked = self._asked.get(key) or self._start(key, question)
+        asked.waiting += 1
+        try:
+            return await asyncio.shield(asked.answer)
+        finally:
+            asked.waiting -= 1
+            if not (asked.waiting or asked.handed or asked.answer.done()):
+                asked.answer.cancel()
+
+    def _start(self, key: str, question: Question) -> _Asked:
+        if len(self._asked) >= self._settings.most_waiting:
+            raise Busy
+        asked = _Asked(answer=asyncio.ensure_future(self._new(key, question)))
+        self._asked[key] = asked
+        asked.answer.add_done_callback(lambda done: self._forget(key, done))
+        return asked
 
     def _forget(self, key: str, done: "asyncio.Future[tuple[int, bytes]]") -> None:
-        self._under_way.pop(key, None)
+        self._asked.pop(key, None)
         if not done.cancelled():
             done.exception()  # whoever waits has it
 
-    async def _new(
-        self, key: str, question: tuple[str, Sequence[str], Mapping[str, Any]]
-    ) -> tuple[int, bytes]:
-        if self._waiting >= self._settings.most_waiting:
-            raise Busy
-        self._waiting += 1
-        try:
-            result = await self._ask(question)
-        finally:
-            self._waiting -= 1
+    async def _new(self, key: str, question: Question) -> tuple[int, bytes]:
+        if _takes_long(question):
+            async with self._slow:
+                result = await self._answer(key, question)
+        else:
+            result = await self._answer(key, question)
         self._keep(key, result)
         return result
 
-    async def _ask(self, question: tuple[str, Sequence[str], Mapping[str, Any]]) -> tuple[int, bytes]:
+    async def _answer(self, key: str, question: Question) -> tuple[int, bytes]:
         worker = await self._idle.get()
+        self._asked[key].handed = True
+        loop = asyncio.get_running_loop()
         try:
-            result = await asyncio.to_thread(worker.ask, question, self._settings.answer_s)
+            result = await loop.run_in_executor(self._threads, worker.ask, question, self._settings.answer_s)
         except (TooLong, EOFError, OSError) as error:
-            await asyncio.to_thread(self._replace, worker)
+            await self._replace(worker)
             raise TooLong from error
         if worker.answered >= _MOST_QUESTIONS:
-            await asyncio.to_thread(self._replace, worker)
+            await self._replace(worker)
         else:
             self._idle.put_nowait(worker)
         return result
 
-    def _add(self) -> None:
-        worker = _Worker()
+    def _add(self, worker: _Worker) -> None:
         self._all.append(worker)
         self._idle.put_nowait(worker)
 
-    def _replace(self, worker: _Worker) -> None:
-        worker.stop()
+    async def _replace(self, worker: _Worker) -> None:
         self._all.remove(worker)
-        self._add()
+        self._add(await asyncio.to_thread(worker.renewed))
 
     def _keep(self, key: str, result: tuple[int, bytes]) -> None:
         size = len(key) + len(result[1])
@@ -165,3 +203,9 @@ class Workers:
         while self._kept_bytes > self._settings.cache_bytes:
             old, (_, body) = self._kept.popitem(last=False)
             self._kept_bytes -= len(old) + len(body)
+
+
+def _takes_long(question: Question) -> bool:
+    """Whether an answer is no plan alone."""
+    kind, words, _ = question
+    return kind in ("simulate", "trace", "compare") or "--pareto" in words
