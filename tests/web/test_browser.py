@@ -65,13 +65,36 @@ def test_a_catalog_model_is_planned_and_its_numbers_are_the_commands(
     page.screenshot(path=str(pictures / "plan.png"), full_page=True)
 
 
-def test_the_first_page_is_small(page: Any, address: str) -> None:
+def test_the_first_page_is_small_with_its_answer(page: Any, address: str) -> None:
     sizes: list[int] = []
     page.on("response", lambda response: sizes.append(len(response.body()) if response.ok else 0))
-    page.goto(f"{address}/api")
-    page.wait_for_selector("h2")
+    page.goto(address)
+    planned(page)
     assert len(page.requests) <= 6
-    assert sum(sizes) < 1_500_000
+    assert 1_000_000 < sum(sizes) < 1_500_000  # as read; compressed on the way
+    page.reload()
+    planned(page)
+    assert page.locator(".chart canvas").count() > 2
+
+
+def test_the_number_of_devices_slides_and_a_field_of_the_cluster_is_edited(page: Any, address: str) -> None:
+    page.goto(f"{address}/plan?model=llama2-7b&count=64")
+    planned(page)
+    page.locator("#devices").focus()
+    page.keyboard.press("ArrowRight")
+    said(page, ":128")
+    assert page.locator('input[name="count"]').input_value() == "128"
+    memory = page.get_by_label("memory, GiB")
+    assert memory.input_value() == "80"  # an H100's
+    memory.fill("160")
+    memory.press("Tab")
+    said(page, "--change memory=2")
+    assert "of 160 on the fullest device" in page.inner_text("#answer")
+    page.locator('input[name="price"]').fill("1.25")
+    page.click("#go")
+    said(page, "--price '1.25 $/h'")
+    page.click("#reset")
+    page.wait_for_url(lambda url: "memory=" not in url)
 
 
 def test_a_slider_changes_the_answer_and_the_address(page: Any, address: str) -> None:
@@ -130,6 +153,14 @@ def test_the_table_sorts_filters_and_leads_to_the_timeline(page: Any, address: s
     page.locator("td .plain").first.click()
     page.wait_for_selector("#timeline canvas")
     assert "/timeline?" in page.url
+    page.wait_for_selector("#held canvas")
+    page.locator("#timeline").focus()
+    page.keyboard.press("+")  # zooms to half; memory follows
+    zoom = """(id) => { const each = echarts.getInstanceByDom(document.getElementById(id)).getOption();
+        return [each.dataZoom[0].start, each.dataZoom[0].end]; }"""
+    assert page.evaluate(zoom, "timeline") == page.evaluate(zoom, "held") == [25, 75]
+    page.keyboard.press("0")
+    assert page.evaluate(zoom, "held") == [0, 100]
     with page.expect_download() as download:
         page.click("#trace")
     trace = json.loads(Path(download.value.path()).read_text())
@@ -164,13 +195,38 @@ def test_clusters_stand_side_by_side(page: Any, address: str, pictures: Path) ->
     page.screenshot(path=str(pictures / "compare.png"), full_page=True)
 
 
-@pytest.mark.parametrize("study", ["comp-vs-comm", "scaling"])
+def test_a_measured_step_stands_beside_the_predicted(page: Any, address: str, tmp_path: Path) -> None:
+    from trainwright.cli.main import main
+
+    measured, predicted = tmp_path / "measured.json", tmp_path / "predicted.json"
+    words = ["simulate", "examples/tiny.toml", "h100:2", "dp2", "--batch", "8", "--trace", str(predicted)]
+    assert main(words) == 0
+    trace = json.loads(predicted.read_text())  # what a run a quarter slower would record
+    trace["otherData"] |= {"kind": "measured", "step_s": 1.25 * trace["otherData"]["step_s"]}
+    for each in trace["traceEvents"]:
+        if each["ph"] == "X":
+            each |= {"ts": 1.25 * each["ts"], "dur": 1.25 * each["dur"]}
+    measured.write_text(json.dumps(trace))
+    page.goto(f"{address}/compare?cases=gpt2 h100:8")
+    page.wait_for_selector("#answer:not(.busy) .chart canvas")
+    page.set_input_files("#predicted", str(predicted))
+    page.set_input_files("#measured", str(measured))
+    page.wait_for_selector("#measured-answer .chart canvas, #measured-answer .error")
+    assert "tiny, dp2" in page.inner_text("#measured-answer h2")
+    shown = page.locator("#measured-answer tbody tr").first.locator("td").all_inner_texts()
+    assert float(shown[2]) == pytest.approx(1.25 * float(shown[1]), rel=1e-3)
+
+
+@pytest.mark.parametrize("study", ["comp-vs-comm", "scaling", "cluster-design"])
 def test_a_study_shows_its_claims(page: Any, address: str, pictures: Path, study: str) -> None:
-    few = "?devices=8:64&model=gpt2" if study == "scaling" else ""
-    page.goto(f"{address}/{study}{few}")
+    few = {"scaling": "?devices=8:64&model=gpt2", "cluster-design": "?devices=64&batch=64&model=gpt3-175b"}
+    page.goto(f"{address}/{study}{few.get(study, '')}")
     page.wait_for_selector("#answer .chart canvas")
     assert page.locator(".holds, .fails").count() > 2
     assert page.inner_text("#command").startswith(f"trainwright study {study}")
+    page.wait_for_function(
+        "document.querySelectorAll('.chart').length == document.querySelectorAll('.chart canvas').length"
+    )
     page.screenshot(path=str(pictures / f"{study}.png"), full_page=True)
 
 
@@ -185,7 +241,7 @@ def test_it_works_on_a_telephone_by_keyboard_in_light_and_dark(
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     reached = set()
-    for _ in range(40):
+    for _ in range(48):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.name || document.activeElement.dataset.page || ''"))
     assert {"plan", "timeline", "model", "count", "compute", "latency"} <= reached

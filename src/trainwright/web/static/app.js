@@ -23,7 +23,8 @@ function el(name, attributes = {}, ...children) {
 const main = () => document.getElementById("main");
 const say = (text) => { document.getElementById("status").textContent = text; };
 function problem(error) { say(""); return el("p", { class: "error", role: "alert" }, error.message || String(error)); }
-const select = (name, values, chosen) => el("select", { name }, values.map((each) => el("option", { value: each, selected: each === chosen }, each || "(default)")));
+const select = (name, values, chosen, none = "(default)") => el("select", { name }, values.map((each) => el("option", { value: each, selected: each === chosen }, each || none)));
+const wide = (element) => { element.classList.add("wide"); return element; };
 const field = (label, input) => el("label", {}, label, input);
 const number = (name, value, extra = {}) => el("input", { name, type: "number", min: 1, step: 1, value, inputmode: "numeric", ...extra });
 
@@ -68,6 +69,7 @@ async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
   for (const key of ["network", "tokens", "precision", "stack"]) if (question[key]) body[key] = question[key];
+  if (question.price) body.price = Number(question.price);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
   const change = Object.fromEntries(RESOURCES.filter((each) => question[each] && Number(question[each]) !== 1).map((each) => [each, Number(question[each])]));
   if (Object.keys(change).length) body.change = change;
@@ -92,18 +94,22 @@ function csv(rows) {
   const names = Object.keys(rows[0]), cell = (value) => { const text = value === null || value === undefined ? "" : String(value); return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; };
   return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n") + "\n";
 }
-function leaving(name, command, value, rows, charts) {
-  const png = () => charts().forEach(([title, element]) => {
-    const chart = echarts.getInstanceByDom(element);
-    if (chart) { const link = el("a", { href: chart.getDataURL({ pixelRatio: 2, backgroundColor: getComputedStyle(document.body).backgroundColor }), download: `${title}.png` }); link.click(); }
-  });
+const pictures = (charts) => charts.filter(([, element]) => echarts.getInstanceByDom(element));
+function leaving(name, command, value, rows, charts, more = []) {
+  const png = async () => {
+    for (const [title, element] of pictures(charts())) {
+      const chart = echarts.getInstanceByDom(element), link = el("a", { href: chart.getDataURL({ pixelRatio: 2, backgroundColor: getComputedStyle(document.body).backgroundColor }), download: `${name}-${title}.png` });
+      link.click();
+      await new Promise((resolve) => { setTimeout(resolve, 150); }); // browsers drop downloads that come all at once
+    }
+  };
   const copy = async () => { try { await navigator.clipboard.writeText(command); say("Copied"); } catch { say("Select the command to copy it"); } setTimeout(() => say(""), 1500); };
   return el("div", { class: "leaving" }, el("h2", {}, "Take it with you"), el("pre", { id: "command" }, command),
     el("div", { class: "row" },
       el("button", { type: "button", onclick: copy }, "Copy as command"),
       el("button", { type: "button", onclick: () => save(`${name}.json`, JSON.stringify(value, null, 2), "application/json") }, "JSON"),
       rows ? el("button", { type: "button", onclick: () => save(`${name}.csv`, csv(rows()), "text/csv") }, "CSV") : null,
-      el("button", { type: "button", onclick: png }, "PNG")));
+      el("button", { type: "button", onclick: png }, "PNG"), ...more));
 }
 
 // --- parts that pages share ---
@@ -119,14 +125,14 @@ function figures(list) {
   box.charts = () => drawn.map(([name, chart]) => [name, chart]);
   return box;
 }
-const shown = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? Number(value.toPrecision(5)).toLocaleString("en") : typeof value === "object" ? JSON.stringify(value) : String(value));
+const shown = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 5 }) : typeof value === "object" ? JSON.stringify(value) : String(value));
 function table(title, rows, columns, onpick) {
   const body = el("tbody"), filter = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${title}` });
   let by = null, down = false;
   const paint = () => {
     const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     let list = rows.filter((row) => wanted.every((word) => columns.some((column) => shown(column.of(row)).toLowerCase().includes(word))));
-    if (by) list = [...list].sort((a, b) => { const [x, y] = [by.of(a), by.of(b)]; return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * (down ? -1 : 1); });
+    if (by) list = [...list].sort((a, b) => { const [x, y] = [by.key || by.of, by.key || by.of].map((of, index) => of([a, b][index])); return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * (down ? -1 : 1); });
     body.replaceChildren(...list.slice(0, 500).map((row) => el("tr", {}, columns.map((column, index) => el("td", { class: column.left ? "left" : null },
       index === 0 && onpick ? el("button", { type: "button", class: "plain", title: "Show its timeline", onclick: () => onpick(row) }, shown(column.of(row))) : (column.show || shown)(column.of(row)))))));
   };
@@ -137,9 +143,12 @@ function table(title, rows, columns, onpick) {
     paint();
   } }, column.name)));
   filter.addEventListener("input", paint); paint();
-  return el("section", {}, el("div", { class: "row" }, el("h2", {}, title), filter, el("span", { class: "small" }, rows.length > 500 ? `the first 500 of ${rows.length} that match` : "")), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, head)), body)));
+  return el("section", {}, el("div", { class: "row" }, el("h2", {}, title), filter, el("span", { class: "small" }, rows.length > 500 ? `the first 500 of ${rows.length.toLocaleString("en")} that match` : "")), el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, el("table", {}, el("thead", {}, el("tr", {}, head)), body)));
 }
-const columnsOf = (rows) => Object.keys(rows[0] || {}).map((name) => ({ name, of: (row) => row[name], left: typeof rows[0][name] === "string" }));
+// Names of fields as people read them; the unit stays in the name.
+const NAMES = { tokens_per_s: "tokens/s", tokens_per_s_per_device: "tokens/s/device", mfu: "MFU", hfu: "HFU", dollars_per_million_tokens: "$/M tokens", joules_per_token: "J/token", power_w: "power W", device_w: "W/device", memory_gib: "memory GiB" };
+const named = (name) => NAMES[name] || name.replaceAll("_", " ").replace(/ per s$/, "/s").replace(/ fraction$/, " share");
+const columnsOf = (rows) => Object.keys(rows[0] || {}).map((name) => ({ name: named(name), of: (row) => row[name], left: rows.some((row) => typeof row[name] === "string") }));
 const fact = (value, what) => el("div", { class: "fact" }, el("b", {}, value), el("span", {}, what));
 
 const nearest = (names, asked) => names.find((each) => each === asked) || names.find((each) => each.startsWith(`${asked}-sxm`)) || names.find((each) => each.startsWith(asked)) || names[0];
@@ -161,7 +170,7 @@ function subjectFields(question, known) {
   model.addEventListener("input", () => { if (model.value) config.value = ""; });
   return [
     el("datalist", { id: "models" }, names("models").map((each) => el("option", { value: each }))), config,
-    field("Model", model), field("or a Hugging Face config.json", upload),
+    wide(field("Model", model)), wide(field("or a Hugging Face config.json", upload)),
     field("Device", select("device", names("devices"), nearest(names("devices"), question.device || "h100"))),
     field("Devices", number("count", question.count || 512, { max: 1000000 })),
     field("Network", select("network", ["", ...names("networks")], question.network || "")),
@@ -170,20 +179,49 @@ function subjectFields(question, known) {
     field("Tokens to train on", el("input", { name: "tokens", value: question.tokens || "", placeholder: "20 a parameter; like 15T" })),
     field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
     field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
+    field("$ a device and hour", el("input", { name: "price", type: "number", min: 0, step: "any", value: question.price || "", placeholder: "the catalog's", inputmode: "decimal" })),
   ];
 }
-function sliders(question, onchange) {
-  return el("fieldset", {}, el("legend", {}, "What if: times the cluster's"), RESOURCES.map((name) => {
-    const power = Math.log2(Number(question[name] || 1)), out = el("output", {}, `${Number(question[name] || 1).toPrecision(3)}x`);
-    const input = el("input", { type: "range", name, min: -3, max: 3, step: 0.25, value: power, "data-power": "1", "aria-label": `times the ${name}`, oninput: () => { out.textContent = `${Number((2 ** input.value).toPrecision(3))}x`; onchange(); } });
-    return el("label", {}, el("span", { class: "row" }, name, out), input);
-  }));
+// A resource as a field with the cluster's own figure and as a slider of its factor: one sets the other.
+const FIGURES = {
+  compute: ["TFLOP/s", 1e12, (device) => device.flops_per_s], memory: ["GiB", GIB, (device) => device.memory_bytes],
+  "memory-bandwidth": ["GB/s", 1e9, (device) => device.memory_bytes_per_s], "inner-bandwidth": ["GB/s", 1e9, (_, network) => network.inner_bytes_per_s],
+  "outer-bandwidth": ["GB/s", 1e9, (_, network) => network.outer_bytes_per_s], latency: ["x", 1, () => 1],
+};
+const digits = (value, count) => String(Number(value.toPrecision(count)));
+function sliders(question, facts, onchange) {
+  const box = el("fieldset", {}, el("legend", {}, "What if: the cluster edited"));
+  const chosen = (kind, name) => facts[kind].find((each) => each.name === name) || {};
+  const rows = RESOURCES.map((name) => {
+    const [unit, scale, of] = FIGURES[name], out = el("output", {});
+    const range = el("input", { type: "range", name, min: -3, max: 3, step: 0.25, "data-factor": question[name] || 1, "aria-label": `times the ${name}` });
+    const exact = el("input", { type: "number", class: "exact", min: 0, step: "any", "aria-label": `${name}, ${unit}` });
+    const base = () => { const device = chosen("devices", box.form.elements.device.value), network = chosen("networks", box.form.elements.network.value || device.network); return of(device, network) / scale || 1; };
+    const paint = () => { const factor = Number(range.dataset.factor); range.value = Math.log2(factor); exact.value = digits(base() * factor, 4); out.textContent = factor === 1 ? "" : `${digits(factor, 3)}x`; };
+    const set = (factor) => { range.dataset.factor = digits(Math.min(Math.max(factor, 0.01), 100) || 1, 6); paint(); };
+    range.addEventListener("input", () => { set(Number(digits(2 ** range.value, 3))); onchange(); });
+    exact.addEventListener("change", () => { set(Number(exact.value) / base()); onchange(); });
+    box.append(el("div", { class: "what-if" }, el("span", {}, name, " ", out), exact, el("span", {}, unit), range));
+    return { paint, set };
+  });
+  const count = el("input", { type: "range", min: 0, max: 17, step: 1, "aria-label": "devices", id: "devices" }), told = el("output", {});
+  const field = () => box.form.elements.count;
+  const paintCount = () => { count.value = Math.log2(Number(field().value) || 1); told.textContent = (Number(field().value) || 1).toLocaleString("en"); };
+  count.addEventListener("input", () => { field().value = 2 ** count.value; paintCount(); onchange(); });
+  box.children[0].after(el("div", { class: "what-if" }, el("span", {}, "devices ", told), count));
+  box.append(el("button", { type: "button", id: "reset", onclick: () => { rows.forEach((each) => each.set(1)); onchange(); } }, "As in the catalog"));
+  box.begin = () => {
+    const all = () => { rows.forEach((each) => each.paint()); paintCount(); };
+    for (const name of ["device", "network", "count"]) box.form.elements[name].addEventListener("input", all);
+    all();
+  };
+  return box;
 }
 function values(form) {
   const found = {};
   for (const input of form.elements) {
     if (!input.name || input.type === "file") continue;
-    if (input.dataset.power) { if (Number(input.value) !== 0) found[input.name] = String(Number((2 ** input.value).toPrecision(3))); } else if (input.type === "checkbox") { if (input.checked) found[input.name] = "1"; } else if (input.value) found[input.name] = input.value;
+    if (input.dataset.factor) { if (Number(input.dataset.factor) !== 1) found[input.name] = input.dataset.factor; } else if (input.type === "checkbox") { if (input.checked) found[input.name] = "1"; } else if (input.value) found[input.name] = input.value;
   }
   return found;
 }
@@ -200,12 +238,14 @@ function latest(work) {
 // --- plan ---
 async function planPage(question) {
   const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
-  const form = el("form", { id: "form", onsubmit: (event) => { event.preventDefault(); update(true); } });
+  const form = el("form", { id: "form", class: "dense", onsubmit: (event) => { event.preventDefault(); update(true); } });
   let timer = 0;
+  const soon = () => { clearTimeout(timer); timer = setTimeout(() => update(true), 120); };
+  const edited = sliders(question, facts, soon);
   form.append(...subjectFields(question, facts), field("Best by", select("objective", ["time", "cost", "energy", "memory"], question.objective || "time")),
-    field("Fixed knobs", el("input", { name: "fix", value: question.fix || "", placeholder: "tp=8 pp=4" })),
-    sliders(question, () => { clearTimeout(timer); timer = setTimeout(() => update(true), 150); }),
-    el("button", { class: "main", type: "submit", id: "go" }, "Plan"));
+    wide(field("Fixed knobs", el("input", { name: "fix", value: question.fix || "", placeholder: "tp=8 pp=4" }))),
+    edited, el("button", { class: "main", type: "submit", id: "go" }, "Plan"));
+  edited.begin();
   const update = latest(async (signal, push) => {
     const current = values(form);
     if (current.objective === "time") delete current.objective;
@@ -214,7 +254,7 @@ async function planPage(question) {
     const began = performance.now();
     try {
       const found = await ask("/api/plan", await planQuestion(current), signal);
-      answer.replaceChildren(...planAnswer(found, current));
+      answer.replaceChildren(...planAnswer(found, current, signal));
       answer.dataset.took = String(performance.now() - began);
       say("");
     } catch (error) { if (error.name === "AbortError") throw error; answer.replaceChildren(problem(error)); } finally { if (!signal.aborted) answer.classList.remove("busy"); }
@@ -222,21 +262,22 @@ async function planPage(question) {
   main().replaceChildren(el("h1", {}, "How to train this model on that cluster"), el("div", { class: "columns" }, form, answer));
   await update(false);
 }
-function planAnswer(found, question) {
+function planAnswer(found, question, signal) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
   const stage = el("section", { id: "stages" });
   const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
   const columns = [
     { name: "strategy", of: (row) => row.strategy.text, left: true }, { name: "step", of: (row) => row.step_s, show: Charts.seconds },
-    { name: "range", of: (row) => `${Charts.seconds(row.low_s)} – ${Charts.seconds(row.high_s)}` },
-    { name: "tokens/s", of: (row) => row.tokens_per_s, show: (v) => Charts.si(v) }, { name: "tokens/s/device", of: (row) => row.tokens_per_s_per_device, show: (v) => Charts.si(v) },
+    { name: "range", of: (row) => `${Charts.seconds(row.low_s)} – ${Charts.seconds(row.high_s)}`, key: (row) => row.low_s },
+    { name: "tokens/s", of: (row) => row.tokens_per_s, show: (v) => Charts.si(v) }, { name: "tokens/s a device", of: (row) => row.tokens_per_s_per_device, show: (v) => Charts.si(v) },
     { name: "MFU", of: (row) => row.mfu, show: (v) => `${(100 * v).toFixed(1)} %` }, { name: "memory", of: (row) => row.total_bytes, show: (v) => `${(v / GIB).toFixed(1)} GiB` },
     { name: "$/M tokens", of: (row) => row.budget.dollars_per_million_tokens, show: (v) => v.toPrecision(3) }, { name: "J/token", of: (row) => row.joules_per_token, show: (v) => v.toPrecision(3) },
     { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
   ];
   const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", plan: row.strategy.text, batch: String(row.global_batch) });
-  stages(stage, found, question);
-  front(drawn, question);
+  const place = drawn.charts().find(([name]) => name === "time_memory");
+  if (place) seen(place[1], signal, () => front(place[1], question, signal));
+  if (best.strategy.pp > 1) { stage.append(el("h2", {}, "Memory of each stage, simulated"), el("div", { class: "chart" })); seen(stage, signal, () => stages(stage, best, question, signal)); }
   return [
     el("div", { class: "facts" },
       fact(best.strategy.text, "the best strategy"), fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`),
@@ -247,36 +288,47 @@ function planAnswer(found, question) {
     table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
     el("section", {}, el("h2", {}, "What limits it"), el("ul", {}, found.limits.map((each) => el("li", {}, each)))),
     el("section", {}, el("h2", {}, "Assumptions"), el("ul", { class: "small" }, found.notes.map((each) => el("li", {}, each)))),
-    leaving("plan", found.command, found, rows, drawn.charts),
+    leaving("plan", found.command, found, rows, () => [...drawn.charts(), ...(stage.charts ? stage.charts() : [])]),
   ];
 }
-// The front takes longer to find than the answer: it is drawn when it is there.
-async function front(drawn, question) {
+// What takes longer than the answer is asked for when it comes into view, unless another question is asked first.
+function seen(element, signal, work) {
+  const watch = new IntersectionObserver((entries) => {
+    if (!entries.some((each) => each.isIntersecting)) return;
+    watch.disconnect();
+    if (!signal.aborted) work();
+  }, { rootMargin: "100px" });
+  requestAnimationFrame(() => watch.observe(element));
+}
+async function front(place, question, signal) {
   try {
-    const found = await ask("/api/plan", { ...(await planQuestion(question)), pareto: true });
-    const place = drawn.charts().find(([name]) => name === "time_memory"), figure = found.figures.find((each) => each.name === "time_memory");
-    if (place && figure && place[1].isConnected) Charts.draw(place[1], figure);
+    const found = await ask("/api/plan", { ...(await planQuestion(question)), pareto: true }, signal);
+    const figure = found.figures.find((each) => each.name === "time_memory");
+    if (figure && place.isConnected) Charts.draw(place, figure);
   } catch { /* the plan stands without it */ }
 }
-async function stages(place, found, question) {
-  const best = found.plans[0];
-  if (!best.strategy.pp || best.strategy.pp < 2) return;
+async function stages(place, best, question, signal) {
   try {
-    const step = await ask("/api/simulate", { ...(await subject({ ...question, batch: best.global_batch })), plan: best.strategy.text });
-    const memory = step.figures.find((each) => each.name === "memory");
-    place.replaceChildren(figures([{ ...memory, name: "stages", title: "Memory of each stage, simulated" }]));
-  } catch { /* the plan stands without it */ }
+    const step = await ask("/api/simulate", { ...(await subject({ ...question, precision: "", batch: best.global_batch })), plan: best.strategy.text }, signal);
+    const drawn = figures([{ ...step.figures.find((each) => each.name === "memory"), name: "stages", title: "Memory of each stage, simulated" }]);
+    place.replaceChildren(drawn);
+    place.charts = drawn.charts;
+  } catch (error) { if (error.name !== "AbortError") place.replaceChildren(el("p", { class: "small" }, `Memory of each stage: ${error.message}`)); }
 }
 
 // --- timeline ---
 async function timelinePage(question) {
   const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
   const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } });
+  const form = el("form", { class: "dense", onsubmit: (event) => { event.preventDefault(); update(true); } });
+  let timer = 0;
+  const edited = sliders(usual, facts, () => { clearTimeout(timer); timer = setTimeout(() => update(true), 250); });
   form.append(...subjectFields(usual, facts).filter((each) => !/Precision/.test(each.textContent.slice(0, 9))),
-    field("Strategy, or a plan of the zoo", el("input", { name: "plan", value: usual.plan, required: true, spellcheck: "false" })), sliders(usual, () => {}), el("button", { class: "main", type: "submit" }, "Simulate"));
+    wide(field("Strategy, or a plan of the zoo", el("textarea", { name: "plan", class: "short", required: true, spellcheck: "false" }))), edited, el("button", { class: "main", type: "submit" }, "Simulate"));
+  form.elements.plan.value = usual.plan;
+  edited.begin();
   const update = latest(async (signal, push) => {
-    const current = values(form);
+    const current = { ...values(form), plan: form.elements.plan.value.trim().replace(/\s+/g, " ") };
     show("timeline", current, push);
     answer.classList.add("busy"); say("Simulating…");
     try {
@@ -290,16 +342,16 @@ async function timelinePage(question) {
   await update(false);
 }
 function timelineAnswer(step, body) {
-  const chart = el("div", { class: "chart", id: "timeline", tabindex: 0, "aria-label": "Timeline" }), held = el("div", { class: "chart", id: "held", tabindex: 0, "aria-label": "Memory over time" });
+  const chart = el("div", { class: "chart", id: "timeline", tabindex: 0, "aria-label": "Timeline: arrows move, plus and minus zoom, 0 shows all" }), held = el("div", { class: "chart", id: "held", tabindex: 0, "aria-label": "Memory over time" });
   const drawn = figures(step.figures), places = step.blocks.places;
-  const place = el("select", { id: "place", onchange: () => Charts.drawMemory(held, step.blocks, Number(place.value), step.capacity_bytes) }, places.map((name, index) => el("option", { value: index }, name)));
-  requestAnimationFrame(() => { Charts.drawTimeline(chart, step.blocks); Charts.drawMemory(held, step.blocks, 0, step.capacity_bytes); });
+  const place = el("select", { id: "place", onchange: () => Charts.drawMemory(held, step.blocks, Number(place.value), step.capacity_bytes, chart) }, places.map((name, index) => el("option", { value: index }, name)));
+  requestAnimationFrame(() => { Charts.drawTimeline(chart, step.blocks); Charts.drawMemory(held, step.blocks, 0, step.capacity_bytes, chart); });
   const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", body)), "application/json"); say(""); } catch (error) { say(error.message); } };
   const rows = () => step.blocks.cell.map((cell, index) => ({ lane: step.blocks.lanes[step.blocks.lane[index]][1], place: places[step.blocks.lanes[step.blocks.lane[index]][0]], kind: step.blocks.cells[cell], microbatch: step.blocks.microbatch[index], start_s: step.blocks.start_s[index], end_s: step.blocks.end_s[index], busy: step.blocks.busy[index] }));
   return [
     el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(0)} GiB`)),
-    el("section", {}, el("h2", {}, "Timeline"), el("p", { class: "small" }, `${step.tasks.toLocaleString("en")} tasks on ${step.devices} devices in ${step.places} places${step.blocks.hidden ? `, ${step.blocks.hidden} of them not shown` : ""}. White is idle (bubbles); the height of a block is the share of it that is worked on. Drag or scroll to zoom.`), chart),
-    el("section", {}, el("h2", {}, "Memory over the step"), el("label", {}, "Of ", place), held), drawn,
+    el("section", {}, el("h2", {}, "Timeline"), el("p", { class: "small" }, `${step.tasks.toLocaleString("en")} tasks on ${step.devices} devices in ${step.places} places${step.blocks.hidden ? `, ${step.blocks.hidden} of them not shown` : ""}. Gaps in compute are idle (bubbles) unless communication is exposed below them; the height of a block is the share of it that is worked on. Scroll to zoom and drag to move, or by keyboard: + and -, arrows, 0 for all; memory follows.`), chart),
+    el("section", {}, el("h2", {}, "Memory over the step"), el("label", { class: "row" }, "Of", place), held), drawn,
     el("section", {}, el("h2", {}, "In words"), el("ul", {}, step.lines.map((each) => el("li", {}, each)))),
     el("div", { class: "row" }, el("button", { type: "button", id: "trace", onclick: trace }, "Trace for Perfetto")),
     leaving("simulate", step.command, step, rows, () => [["timeline", chart], ["memory", held], ...drawn.charts()]),
@@ -310,14 +362,14 @@ function timelineAnswer(step, body) {
 async function comparePage(question) {
   const facts = await known(), answer = el("div", { id: "answer" });
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
-  const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE ...]" });
+  const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …]", text), el("button", { class: "main", type: "submit" }, "Compare"));
-  const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured" });
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
-    try { traces[name] = JSON.parse(await event.target.files[0].text()); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
+    try { traces[name] = spansOnly(JSON.parse(await event.target.files[0].text())); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
   } });
-  const beside = el("section", {}, el("h2", {}, "Predicted beside measured"), el("p", { class: "small" }, "A trace of simulate --trace and one of run --record, of the same plan:"), el("div", { class: "row" }, field("Predicted trace", load("predicted")), field("Measured trace", load("measured"))), measured);
+  const beside = el("section", {}, el("h2", {}, "Predicted beside measured"), el("div", { class: "row" }, field("Predicted trace (simulate --trace)", load("predicted")), field("Measured trace (run --record)", load("measured"))), measured);
   const update = latest(async (signal, push) => {
     const cases = text.value.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, 16);
     show("compare", { cases: cases.join("\n") }, push);
@@ -330,19 +382,28 @@ async function comparePage(question) {
 }
 function parseCase(line) {
   const [model, cluster = "", ...knobs] = line.split(/\s+/), [place, network] = cluster.split("@"), [device, count] = place.split(":");
-  const body = { model, device, count: Number(count) || 0, fix: knobs, pareto: false, top: 1 };
+  const body = { model, device, count: Number(count) || 0, fix: [], top: 1 };
   if (network) body.network = network;
+  for (const knob of knobs) {
+    const [name, value] = knob.split("=");
+    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
+  }
   return body;
 }
+// Of a trace only what is compared: tasks, and the lanes that they are in.
+const spansOnly = (trace) => ({ ...trace, traceEvents: (trace.traceEvents || []).filter((each) => each.ph === "X" || each.ph === "M") });
+// Points that no other beats in both.
+const undominated = (points) => points.filter(([x, y]) => !points.some(([a, b]) => a <= x && b <= y && (a < x || b < y))).sort((a, b) => a[0] - b[0]);
 function compareAnswer(results) {
   const good = results.filter((each) => each.found), names = good.map((each) => each.line);
   const of = (what) => good.map((each) => what(each.found.plans[0]));
   const rows = good.map((each) => ({ case: each.line, strategy: each.found.plans[0].strategy.text, tokens_per_s: each.found.plans[0].tokens_per_s, step_s: each.found.plans[0].step_s, mfu: each.found.plans[0].mfu, dollars_per_million_tokens: each.found.plans[0].budget.dollars_per_million_tokens, joules_per_token: each.found.plans[0].joules_per_token, power_w: each.found.plans[0].power_w, memory_gib: each.found.plans[0].total_bytes / GIB }));
   const bars = (name, title, y, what) => ({ name, title, x: { title: "case" }, y: { title: y }, series: [{ name: y, kind: "bars", x: names, y: of(what) }], bands: [] });
-  const parts = [...new Set(good.flatMap((each) => Object.entries(each.found.plans[0].time_s).filter(([, spent]) => spent > 0).map(([part]) => part)))];
-  const pareto = { name: "pareto", title: "Cost against time", x: { title: "days for the tokens" }, y: { title: "dollars" }, bands: [], series: good.map((each) => ({ name: each.line, kind: "points", x: [each.found.plans[0].budget.days], y: [each.found.plans[0].budget.dollars] })) };
+  const parts = [...new Set(good.flatMap((each) => Object.entries(each.found.plans[0].time_s).filter(([, spent]) => spent > 0.002 * each.found.plans[0].step_s).map(([part]) => part)))];
+  const points = good.map((each) => [each.found.plans[0].budget.days, each.found.plans[0].budget.dollars]), best = undominated(points);
+  const pareto = { name: "pareto", title: "Cost against time, for each one's tokens", x: { title: "days" }, y: { title: "dollars" }, bands: [], series: [...good.map((each, index) => ({ name: each.line, kind: "points", labelled: true, x: [points[index][0]], y: [points[index][1]] })), { name: "Pareto front", kind: "line", x: best.map((each) => each[0]), y: best.map((each) => each[1]) }] };
   const drawn = good.length ? figures([bars("tokens", "Throughput", "tokens/s", (each) => each.tokens_per_s), pareto, bars("cost", "Cost", "$ a million tokens", (each) => each.budget.dollars_per_million_tokens), bars("energy", "Energy", "joules a token", (each) => each.joules_per_token),
-    { name: "time", title: "Where the step goes", x: { title: "case" }, y: { title: "seconds a step" }, bands: [], series: parts.map((part) => ({ name: part, kind: "stack", x: names, y: of((each) => each.time_s[part] || 0) })) }]) : el("p", {}, "Nothing to compare.");
+    { name: "time", title: "Where the step goes", x: { title: "case" }, y: { title: "seconds a step" }, bands: [], series: [...parts.map((part) => ({ name: part, kind: "stack", x: names, y: of((each) => each.time_s[part] || 0) })), { name: "other", kind: "stack", x: names, y: of((each) => Object.entries(each.time_s).reduce((sum, [part, spent]) => sum + (parts.includes(part) ? 0 : spent), 0)) }] }]) : el("p", {}, "Nothing to compare.");
   return [...results.filter((each) => each.error).map((each) => problem(new Error(`${each.line}: ${each.error.message}`))), rows.length ? table("The best of each", rows, columnsOf(rows)) : null, drawn,
     leaving("compare", good.map((each) => each.found.command).join("\n"), good.map((each) => each.found), () => rows, drawn.charts || (() => []))].filter(Boolean);
 }
@@ -354,32 +415,32 @@ function measuredAnswer(found) {
 
 // --- studies and sweeps: jobs ---
 const STUDY_FIELDS = {
-  scaling: [["model", "llama2-7b"], ["device", "h100"], ["devices", "8:2048"], ["seq", "4096"], ["local-batch", "2"]],
-  "comp-vs-comm": [["moe", "64:2"], ["pipeline", "4"], ["sequence-parallel", true], ["fsdp", true], ["inference", true], ["in-network-reduction", true], ["offload-communication", true]],
-  "cluster-design": [["devices", "1024"], ["batch", "256"]],
-  subnetworks: [["quick", true]],
-  "flexible-plans": [["model", "mbart"], ["device", "v100"], ["devices", "8"]],
+  scaling: [["model", "llama2-7b", "Model"], ["device", "h100", "Device, or device@network"], ["devices", "8:2048", "Devices, doubled from:to, or a list"], ["seq", "4096", "Tokens a sequence"], ["local-batch", "2", "Sequences a device, weak scaling"], ["batch", "32,1024", "Sequences a step, strong scaling"]],
+  "comp-vs-comm": [["moe", "64:2", "Experts: how many, and how many a token uses"], ["pipeline", "4", "Pipeline stages, or stages:microbatches"], ["replicas", "16", "Replicas of data parallelism"], ["sequence-parallel", true, "Norms and residuals split, too"], ["fsdp", true, "Sharded weights (FSDP)"], ["inference", true, "Forward only"], ["in-network-reduction", true, "Switches sum"], ["offload-communication", true, "No interference with compute"]],
+  "cluster-design": [["model", "transformer-1t", "Transformer"], ["recommender", "dlrm-1.2t", "Recommender"], ["devices", "1024", "Devices, a power of two"], ["batch", "256", "Sequences a step, a power of two"], ["clusters", "h100@dgx-h100,tpu-v4", "Clusters to compare"]],
+  subnetworks: [["quick", true, "Quick: fewer and shorter runs"]],
+  "flexible-plans": [["model", "mbart", "Family: swin, mbart, gpt3 or alphafold2"], ["device", "v100", "Device: v100 or h100"], ["devices", "8", "Devices, like 8,16"]],
 };
 async function studyPage(name, question) {
   const facts = await known(), about = facts.studies.find((each) => each.name === name), answer = el("div", { id: "answer" });
   if (!about) { main().replaceChildren(el("h1", {}, PAGES[name]), el("p", {}, "This version has no such study.")); return; }
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, (STUDY_FIELDS[name] || []).map(([key, usual]) => (usual === true
-    ? el("label", {}, el("span", { class: "row" }, el("input", { type: "checkbox", name: key, checked: key in question }), key))
-    : field(key, el("input", { name: key, value: question[key] || "", placeholder: usual })))), el("button", { class: "main", type: "submit", id: "go" }, "Run"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, (STUDY_FIELDS[name] || []).map(([key, usual, label]) => (usual === true
+    ? el("label", {}, el("span", { class: "row" }, el("input", { type: "checkbox", name: key, checked: key in question }), label))
+    : field(label, el("input", { name: key, value: question[key] || "", placeholder: usual })))), el("button", { class: "main", type: "submit", id: "go" }, "Run"));
   const start = async () => {
     const current = values(form), options = {};
     for (const [key, usual] of STUDY_FIELDS[name] || []) if (current[key]) options[key] = usual === true ? true : current[key];
-    if (name === "flexible-plans") for (const [key, usual] of STUDY_FIELDS[name]) options[key] = options[key] || usual;
+    if (name === "flexible-plans") for (const [key, usual] of STUDY_FIELDS[name]) options[key] = current[key] = current[key] || usual;
     show(name, current);
     await job(answer, `/api/study/${name}`, { options }, (found, command) => studyAnswer(name, found, command));
   };
   main().replaceChildren(el("h1", {}, PAGES[name]), el("p", {}, `${about.about[0].toUpperCase()}${about.about.slice(1)}.`), el("div", { class: "columns" }, form, answer));
-  if (name !== "flexible-plans" && name !== "subnetworks") await start();
+  if ((name !== "flexible-plans" && name !== "subnetworks") || Object.keys(question).length) await start(); // an address with a question is a view
   else answer.replaceChildren(el("p", {}, "It takes minutes: press Run. It goes on in the background and can be cancelled."));
 }
 function studyAnswer(name, found, command) {
   const drawn = figures(found.figures), tables = Object.entries(found.tables);
-  return [el("ul", {}, found.lines.slice(0, 40).map((each) => el("li", {}, each))), drawn, ...tables.map(([title, rows]) => table(title, rows, columnsOf(rows))), leaving(name, command, found, () => (tables[0] || ["", []])[1], drawn.charts)];
+  return [el("ul", {}, found.lines.slice(0, 40).map((each) => el("li", {}, each))), drawn, ...tables.map(([title, rows]) => table(named(title), rows, columnsOf(rows))), leaving(name, command, found, () => (tables[0] || ["", []])[1], drawn.charts)];
 }
 const EXAMPLE = `model = "llama3-8b"
 cluster = "h100:64"
@@ -397,22 +458,22 @@ ratio = [0.25, 0.5, 1, 2, 4]
 async function sweepPage(question) {
   const answer = el("div", { id: "answer" }), text = el("textarea", { name: "toml", spellcheck: "false", "aria-label": "The sweep as TOML" });
   text.value = question.toml ? await unpacked(question.toml) : EXAMPLE;
-  const start = async () => { show("sweep", { toml: await packed(text.value) }); await job(answer, "/api/sweep", { toml: text.value }, sweepAnswer); };
+  const start = async () => { show("sweep", { toml: await packed(text.value) }); const toml = text.value; await job(answer, "/api/sweep", { toml }, (found, command) => sweepAnswer(found, command, toml)); };
   main().replaceChildren(el("h1", {}, "Explore a design space"), el("div", { class: "columns" }, el("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, el("label", {}, "The sweep (see docs/sweep.md)", text), el("button", { class: "main", type: "submit", id: "go" }, "Run")), answer));
   if (question.toml) await start();
 }
-function sweepAnswer(found, command) {
+function sweepAnswer(found, command, toml) {
   const rows = found.rows, numeric = Object.keys(rows[0] || {}).filter((key) => rows.some((row) => typeof row[key] === "number"));
   const chart = el("div", { class: "chart", tabindex: 0, "aria-label": "The sweep" });
-  const x = select("x", numeric, found.axes.find((each) => numeric.includes(each)) || numeric[0]), y = select("y", numeric, numeric.includes("tokens_per_s") ? "tokens_per_s" : numeric[numeric.length - 1]), by = select("by", ["", ...found.axes], found.axes[1] || "");
+  const x = select("x", numeric, found.axes.find((each) => numeric.includes(each)) || numeric[0]), y = select("y", numeric, numeric.includes("tokens_per_s") ? "tokens_per_s" : numeric[numeric.length - 1]), by = select("by", ["", ...found.axes], found.axes[1] || "", "(none)");
   const draw = () => {
     const groups = new Map();
     for (const row of rows) { if (typeof row[x.value] !== "number" || typeof row[y.value] !== "number") continue; const key = by.value ? `${by.value} ${row[by.value]}` : y.value; groups.set(key, [...(groups.get(key) || []), [row[x.value], row[y.value]]]); }
-    Charts.draw(chart, { name: "sweep", title: found.name, x: { title: x.value }, y: { title: y.value }, bands: [], series: [...groups].slice(0, 24).map(([name, points]) => { points.sort((a, b) => a[0] - b[0]); return { name, kind: "line", x: points.map((p) => p[0]), y: points.map((p) => p[1]) }; }) });
+    Charts.draw(chart, { name: "sweep", title: found.name, x: { title: named(x.value) }, y: { title: named(y.value) }, bands: [], series: [...groups].slice(0, 24).map(([name, points]) => { points.sort((a, b) => a[0] - b[0]); return { name, kind: "line", x: points.map((p) => p[0]), y: points.map((p) => p[1]) }; }) });
   };
   [x, y, by].forEach((each) => each.addEventListener("change", draw));
   requestAnimationFrame(draw);
-  return [el("p", {}, `${found.points.toLocaleString("en")} points, ${rows.length.toLocaleString("en")} rows.`), el("div", { class: "row" }, field("across", x), field("up", y), field("a line for each", by)), chart, table("Rows", rows, columnsOf(rows)), leaving("sweep", command, found, () => rows, () => [["sweep", chart]])];
+  return [el("p", {}, `${found.points.toLocaleString("en")} points, ${rows.length.toLocaleString("en")} rows.`), el("div", { class: "row" }, field("Across", x), field("Up", y), field("A line for each", by)), chart, table("Rows", rows, columnsOf(rows)), leaving("sweep", command, found, () => rows, () => [["sweep", chart]], [el("button", { type: "button", onclick: () => save("sweep.toml", toml, "application/toml") }, "sweep.toml")])];
 }
 let running = null;
 async function job(place, path, body, paint) {
@@ -428,7 +489,7 @@ async function job(place, path, body, paint) {
     events.onmessage = async (event) => {
       const status = JSON.parse(event.data);
       if (status.planned) { bar.max = status.planned; bar.value = status.done; words.textContent = `${status.done.toLocaleString("en")} of ${status.planned.toLocaleString("en")} ${status.text}`; } else words.textContent = status.text || "Under way…";
-      if (status.state === "running") return;
+      if (status.state === "running" || status.state === "waiting") return;
       end();
       if (status.state === "done") { try { place.replaceChildren(...paint(await ask(`/api/jobs/${started.job}/result`), started.command)); } catch (error) { place.replaceChildren(problem(error)); } } else if (status.state === "cancelled") place.replaceChildren(el("p", { id: "cancelled" }, "Cancelled.")); else place.replaceChildren(problem(new Error(status.error)));
     };
