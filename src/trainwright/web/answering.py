@@ -89,7 +89,12 @@ def _plan(words: Sequence[str]) -> bytes:
     from trainwright.report.page import compact_json
     from trainwright.report.plan_figures import plan_figures
 
+    from trainwright.model.load import load_model
+
     options = _options("plan", words[1:])
+    if load_model(options.model).kind == "dlrm":
+        rule = "is a recommender, which is planned table by table"
+        raise BadInput("model", options.model, rule, "use trainwright plan, or the study cluster-design")
     if options.algorithm:
         return _plan_islands(options)
     found = answer_of(parse_request(options))
