@@ -86,10 +86,9 @@ class WebParser(argparse.ArgumentParser):
 def _plan(words: Sequence[str]) -> bytes:
     from trainwright.cli.answer import answer_of, json_of
     from trainwright.cli.request import parse_request
+    from trainwright.model.load import load_model
     from trainwright.report.page import compact_json
     from trainwright.report.plan_figures import plan_figures
-
-    from trainwright.model.load import load_model
 
     options = _options("plan", words[1:])
     if load_model(options.model).kind == "dlrm":
