@@ -135,7 +135,7 @@ def main(count: int, seed: int) -> None:
     found: list[tuple[float, Draw]] = []
     failed: list[str] = []
     parts = [(50, 1000 * seed + number) for number in range(-(-count // 50))]
-    with multiprocessing.Pool() as pool, suppress(KeyboardInterrupt):  # interrupted, it tells of what it has
+    with suppress(KeyboardInterrupt), multiprocessing.Pool() as pool:  # interrupted, it tells of what it has
         for ratios, errors in pool.imap_unordered(compare, parts):
             found += ratios
             failed += errors
