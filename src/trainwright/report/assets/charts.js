@@ -24,7 +24,7 @@ const Charts = (() => {
   }
   const seconds = (value) => (value >= 1000 ? `${Math.round(value)} s` : si(value, "s"));
   const number = (value, percent) =>
-    value === null || value === undefined ? "–" : percent ? `${(100 * value).toPrecision(3)} %` : value.toLocaleString("en", { maximumSignificantDigits: 4 });
+    value === null || value === undefined ? "–" : value !== 0 && Math.abs(value) < 1e-4 ? value.toExponential(2) : percent ? `${(100 * value).toPrecision(3)} %` : value.toLocaleString("en", { maximumSignificantDigits: 4 });
 
   // Numbers along an axis: as people write them, with a prefix only where they are long.
   const plain = (value) => (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4) ? si(value) : value.toLocaleString("en", { maximumSignificantDigits: 6 }));
@@ -75,7 +75,7 @@ const Charts = (() => {
     if (!spec.log) return { ...common, type: "value", scale: !fromZero };
     const range = Math.max(...values) / Math.min(...values.filter((each) => each > 0));
     if (vertical && range < 4) return { ...common, type: "value", scale: true }; // no power within it
-    return { ...common, type: "log", logBase: range < (vertical ? 300 : 2 ** 14) ? 2 : 10 };
+    return { ...common, type: "log", logBase: range < (vertical ? 300 : 2 ** 14) && Math.min(...values.filter((each) => each > 0)) >= 0.25 ? 2 : 10 };
   }
 
   function bands(figure, beside) {

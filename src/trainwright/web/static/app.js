@@ -125,7 +125,7 @@ function figures(list) {
   box.charts = () => drawn.map(([name, chart]) => [name, chart]);
   return box;
 }
-const shown = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? value.toLocaleString("en", { maximumSignificantDigits: 5 }) : typeof value === "object" ? JSON.stringify(value) : String(value));
+const shown = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? value !== 0 && Math.abs(value) < 1e-4 ? value.toExponential(3) : value.toLocaleString("en", { maximumSignificantDigits: 5 }) : typeof value === "object" ? JSON.stringify(value) : String(value));
 function table(title, rows, columns, onpick) {
   const body = el("tbody"), filter = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${title}` });
   let by = null, down = false;
