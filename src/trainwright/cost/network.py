@@ -7,7 +7,7 @@ from trainwright.cost.collective import Link
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.fabric import Fabric, fabric_of
 
-_FAR_S = 1e-4  # of a link that leaves the building: 20 km; fitted hops are of links inside it
+FAR_S = 1e-4  # of a link that leaves the building: 20 km; fitted hops are of links inside it
 
 
 def link_share(level: Level, index: int, efficiency: Efficiency) -> float:
@@ -20,7 +20,7 @@ def _hop_s(level: Level, fabric: Fabric) -> float:
     """From member to member of a ring that is under way; out of the building, never less than light takes."""
     if level.topology not in ("switch", "full", "dragonfly"):
         return 0.0
-    far = np.ndim(level.latency_s) == 0 and level.latency_s >= _FAR_S
+    far = np.ndim(level.latency_s) == 0 and level.latency_s >= FAR_S
     return max(fabric.hop_s, level.latency_s) if far else fabric.hop_s
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s
 from trainwright.cost.constants import Stack
+from trainwright.cost.network import FAR_S
 from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
@@ -324,12 +325,15 @@ class _Builder:
         return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
 
     def _send(self) -> tuple[Array, Array]:
-        """Latency and seconds per byte of a send to the next stage, where links between stages are slowest.
+        """Latency and seconds per byte of a send to the next stage.
 
-        A stage beside a border has one neighbour beyond it and one on its own side: the mean of both.
+        Where stages lie on both sides of a border between sites, links there are slowest: a stage beside it
+        has one neighbour beyond it and one on its own side, and takes the mean of both.
         """
         near, far = (self._send_to(each) for each in (self.ranks.to_next_stage(), self.ranks.between_ends()))
-        return (near[0] + far[0]) / 2.0, (near[1] + far[1]) / 2.0
+        leaves = far[0] >= FAR_S
+        latency, per_byte = ((here + there) / 2.0 for here, there in zip(near, far, strict=True))
+        return np.where(leaves, latency, near[0]), np.where(leaves, per_byte, near[1])
 
     def _send_to(self, stride: Array) -> tuple[Array, Array]:
         count = len(self.strategies)
