@@ -33,7 +33,7 @@ class Estimate:
 
 
 def run_experiments(
-    experiments: Sequence[Experiment], folder: Path | None, done: Done
+    experiments: Sequence[Experiment], folder: Path | None, done: Done, pool: ProcessPoolExecutor
 ) -> dict[Experiment, Curve]:
     """Each one's curve."""
     found: dict[Experiment, Curve] = {}
@@ -44,7 +44,7 @@ def run_experiments(
             done(_named(each))
         else:
             missing.append(each)
-    for (given,), tree in _carried_out(_rehearsed, [(each,) for each in missing]):
+    for (given,), tree in _carried_out(pool, _rehearsed, [(each,) for each in missing]):
         _keep(folder, given, tree)
         found[given] = _curve(given, tree)
         done(_named(given))
@@ -52,7 +52,10 @@ def run_experiments(
 
 
 def run_estimates(
-    asked: Sequence[tuple[Experiment, tuple[str, ...]]], folder: Path | None, done: Done
+    asked: Sequence[tuple[Experiment, tuple[str, ...]]],
+    folder: Path | None,
+    done: Done,
+    pool: ProcessPoolExecutor,
 ) -> list[Estimate]:
     """The coupling of networks that experiments train, for every cut asked for."""
     found = {}
@@ -60,7 +63,7 @@ def run_estimates(
         if (tree := _read(folder, (experiment, cuts))) is not None:
             found[experiment] = tree
     for (experiment, cuts), tree in _carried_out(
-        _estimated, [(experiment, cuts) for experiment, cuts in asked if experiment not in found]
+        pool, _estimated, [(experiment, cuts) for experiment, cuts in asked if experiment not in found]
     ):
         _keep(folder, (experiment, cuts), tree)
         found[experiment] = tree
@@ -70,20 +73,18 @@ def run_estimates(
 
 
 def _carried_out(
-    work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    pool: ProcessPoolExecutor, work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Tasks and what they came to, as they end."""
-    if not tasks:
-        return
-    with _pool(min(len(tasks), os.cpu_count() or 1)) as pool:
-        waiting = {pool.submit(work, *task): task for task in tasks}
-        for each in as_completed(waiting):
-            yield waiting[each], each.result()
+    waiting = {pool.submit(work, *task): task for task in tasks}
+    for each in as_completed(waiting):
+        yield waiting[each], each.result()
 
 
 @contextmanager
-def _pool(size: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes with a thread each; when work is interrupted, what has not begun is dropped."""
+def all_cores() -> Iterator[ProcessPoolExecutor]:
+    """Processes of one thread, started as they are needed; interrupted, what has not begun is dropped."""
+    size = os.cpu_count() or 1
     pool = ProcessPoolExecutor(size, multiprocessing.get_context("spawn"), initializer=_prepare)
     try:
         yield pool

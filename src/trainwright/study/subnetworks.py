@@ -8,7 +8,7 @@ from statistics import mean
 from trainwright.algorithm.experiment import Contest, Curve, Experiment, Kind
 from trainwright.study.intervals import Interval, interval
 from trainwright.study.quadratic_cases import Ending, endings
-from trainwright.study.rehearsals import Estimate, run_estimates, run_experiments
+from trainwright.study.rehearsals import Estimate, all_cores, run_estimates, run_experiments
 
 Tell = Callable[[int, int, str], None]
 EXACT, OURS = "ddp", "ist"
@@ -163,22 +163,25 @@ def run_study(quick: bool, folder: Path | None, tell: Tell) -> Study:
     rest = sum(_count(each) for each in settings)
     planned = len(tuned) + rest + 1 + sum(bool(_cuts(each)) for each in settings)
     tell(0, planned, "quadratics")
-    ended = tuple(endings())
     done = Progress(tell, planned, 1)
-    first = run_experiments(tuned, folder, done)
-    rates = {(setting, name): _best(setting, name, first) for setting in settings for name in setting.methods}
-    later = run_experiments(
-        [each for key, rate in rates.items() for each in _seeds(*key, rate)], folder, done
-    )
-    curves = first | later
-    estimates = run_estimates(
-        [
-            (replace(_experiment(setting, EXACT, rates[setting, EXACT], 0), judge_every=0), _cuts(setting))
+    with all_cores() as pool:
+        theory = pool.submit(endings)
+        first = run_experiments(tuned, folder, done, pool)
+        rates = {
+            (setting, name): _best(setting, name, first) for setting in settings for name in setting.methods
+        }
+        exact = {
+            setting: replace(_experiment(setting, EXACT, rates[setting, EXACT], 0), judge_every=0)
             for setting in settings
             if _cuts(setting)
-        ],
-        folder, done,
-    )  # fmt: skip
+        }
+        later = run_experiments(
+            [each for key, rate in rates.items() for each in _seeds(*key, rate)], folder, done, pool
+        )
+        asked = [(experiment, _cuts(setting)) for setting, experiment in exact.items()]
+        estimates = run_estimates(asked, folder, done, pool)
+        ended = tuple(theory.result())
+    curves = first | later
     results = [_result(*key, rate, rates[key[0], EXACT], curves) for key, rate in rates.items()]
     return Study(quick=quick, endings=ended, results=tuple(results), estimates=tuple(estimates))
 

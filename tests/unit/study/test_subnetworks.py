@@ -23,7 +23,7 @@ from trainwright.study.algorithm_map import build_map
 from trainwright.study.intervals import interval
 from trainwright.study.links import Link, steps_of
 from trainwright.study.quadratic_cases import endings
-from trainwright.study.rehearsals import run_experiments
+from trainwright.study.rehearsals import all_cores, run_experiments
 from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, method_of
 from trainwright.study.subnetworks_tables import keeps_up, ordered_pairs
 
@@ -105,12 +105,14 @@ def test_work_that_is_interrupted_goes_on_from_what_is_kept(tmp_path: Path) -> N
         Experiment(network="mlp", algorithm="ddp", workers=2, steps=2, rate=1e-3, seed=seed)
         for seed in (0, 1)
     ]
-    first = run_experiments(tiny, tmp_path, lambda _: None)
+    with all_cores() as pool:
+        first = run_experiments(tiny, tmp_path, lambda _: None, pool)
     kept = sorted((tmp_path / "runs").iterdir())
     assert len(kept) == 2
     kept[0].write_text("{")  # damaged: run again
     stamp = kept[1].stat().st_mtime_ns
-    assert run_experiments(tiny, tmp_path, lambda _: None) == first
+    with all_cores() as pool:
+        assert run_experiments(tiny, tmp_path, lambda _: None, pool) == first
     assert kept[1].stat().st_mtime_ns == stamp
     assert json.loads(kept[0].read_text())["found"]
 
