@@ -11,7 +11,8 @@ from trainwright.report.summary import Summary
 from trainwright.report.tables import table
 from trainwright.units import render_bytes, render_duration, render_si
 
-RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk, and the advice says so first
+KEEPS_UP = 0.01  # of the loss: what the study calls keeping up with exact training
+RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk
 _WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
 _HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
 
@@ -117,9 +118,19 @@ def advice_lines(exact: Summary | None, found: Sequence[ApartSummary]) -> list[s
 
 
 def is_risky(found: ApartSummary) -> bool:
-    """Whether the loss was not measured, or may have risen by more than a small amount."""
+    """Whether it is not known that the loss keeps up with exact training's."""
+    return bool(_doubt(found))
+
+
+def _doubt(found: ApartSummary) -> str:
+    """Why an algorithm is not advised; nothing if it is."""
     risk = nearest_risk(found.risks, found.islands, found.every)
-    return risk is None or risk.high > RISKY
+    if risk is None:
+        return "its loss was not measured"
+    if risk.excess_loss > KEEPS_UP or risk.high > RISKY:
+        return f"its loss was measured at {render_risk(risk)} above exact training's"
+    longest = max(map(every_of, found.risks))
+    return f"rounds of more than {longest} steps were not measured" if found.every > longest else ""
 
 
 def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
@@ -132,14 +143,8 @@ def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
 
 
 def _warning(found: ApartSummary) -> str:
-    risk = nearest_risk(found.risks, found.islands, found.every)
-    why = (
-        "its loss was not measured"
-        if risk is None
-        else f"its loss was measured at {render_risk(risk)} above exact training's"
-    )
     return (
-        f"Faster but not advised: {found.name}, {found.budget.days:,.1f} days; {why}. "
+        f"Faster but not advised: {found.name}, {found.budget.days:,.1f} days; {_doubt(found)}. "
         "Try it on your model at a small size first."
     )
 

@@ -60,6 +60,13 @@ def test_the_measured_risk_is_never_hidden(folder: Path, capsys: pytest.CaptureF
     assert rows[1].startswith("exact,")
 
 
+def test_what_did_not_keep_up_in_the_study_is_named_and_not_advised(folder: Path) -> None:
+    first, *others = answer(folder)["advice"]
+    assert first.startswith("Advice: train exactly")
+    (warning,) = [each for each in others if each.startswith("Faster but not advised: diloco")]
+    assert "its loss was measured at +" in warning or "steps were not measured" in warning
+
+
 @pytest.mark.parametrize("name", ["diloco", "streaming-diloco"])
 def test_simulate_reads_back_what_plan_wrote(
     folder: Path, name: str, capsys: pytest.CaptureFixture[str]
