@@ -28,11 +28,11 @@ test-torchtitan: .venv/.installed-dev  ## torchtitan's own configuration classes
 	$(BIN)/python -m pytest tests/tools/test_torchtitan.py
 
 BRIDGE := 'megatron-bridge>=0.3,<0.4' 'transformers<5' 'huggingface_hub<1' 'tokenizers<0.23' 'omegaconf>=2.3,<2.4' \
-  'hydra-core>=1.3,<1.4' 'antlr4-python3-runtime==4.9.3'
+  'hydra-core>=1.3,<1.4' 'antlr4-python3-runtime==4.9.3' six
 
 test-bridge: .venv/.installed-dev  ## Megatron-Bridge's own recipes under what is exported for them, without its kernels
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/bridge $(BRIDGE)
-	PYTHONPATH=.venv/bridge $(BIN)/python -m pytest tests/tools/test_megatron_bridge.py
+	PYTHONPATH=$(CURDIR)/.venv/bridge $(BIN)/python -m pytest tests/tools/test_megatron_bridge.py
 
 check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff check .
