@@ -9,7 +9,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
+from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class Compressed:
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
-        kept = {"error": local.flat.new_zeros(len(local.flat))} if self.feedback else {}
+        kept = remembering(local, "error") if self.feedback else {}
         return GradientMember(local, seat, CompressedReducer(self, seat, kept))
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:

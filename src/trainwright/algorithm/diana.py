@@ -10,7 +10,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
+from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Diana:
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
-        kept = {name: local.flat.new_zeros(len(local.flat)) for name in ("shift", "mean_shift")}
+        kept = remembering(local, "shift", "mean_shift")
         return GradientMember(local, seat, DianaReducer(self, seat, kept))
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:

@@ -10,7 +10,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
+from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ class Ef21:
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
-        kept = {name: local.flat.new_zeros(len(local.flat)) for name in ("estimate", "mean_estimate")}
+        kept = remembering(local, "estimate", "mean_estimate")
         return GradientMember(local, seat, Ef21Reducer(self, seat, kept))
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:

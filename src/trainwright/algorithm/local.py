@@ -22,7 +22,9 @@ class Local:
             for (name, each), piece in zip(values.items(), pieces, strict=True)
         }
         self.sizes = sizes
-        self.optimizer = learning.build(self.views.values())
+        # Optimizers work number by number: without decay, which matrices alone have, one tensor is as good.
+        self.trained = list(self.views.values()) if learning.decay else [self.flat]
+        self.optimizer = learning.build(self.trained)
 
     def gradient(self, batch: Batch, at: torch.Tensor | None = None) -> tuple[float, torch.Tensor]:
         """The loss of a batch and its gradient, flat; at other weights, if they are given."""
@@ -44,13 +46,14 @@ class Local:
             norm = float(gradient.norm())
             if norm > self.learning.clip:
                 gradient = gradient * (self.learning.clip / (norm + 1e-6))
-        for view, piece in zip(self.views.values(), gradient.split_with_sizes(self.sizes), strict=True):
-            view.grad = piece.view(view.shape)
+        pieces = gradient.split_with_sizes([each.numel() for each in self.trained])
+        for each, piece in zip(self.trained, pieces, strict=True):
+            each.grad = piece.view(each.shape)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning.rate * self.learning.share(number)
         self.optimizer.step()
-        for view in self.views.values():
-            view.grad = None
+        for each in self.trained:
+            each.grad = None
 
     def learn(self, number: int, batch: Batch) -> float:
         """A step of this worker alone; the loss before it."""

@@ -13,7 +13,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import Exact, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, tell
+from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
 from trainwright.algorithm.talk import Sum
 from trainwright.errors import BadInput
 
@@ -52,7 +52,7 @@ class Marina:
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
-        kept = {name: local.flat.new_zeros(len(local.flat)) for name in ("before", "gradient")}
+        kept = remembering(local, "before", "gradient")
         return GradientMember(local, seat, MarinaReducer(self, seat, kept))
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:

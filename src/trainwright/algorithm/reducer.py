@@ -66,6 +66,11 @@ class GradientMember:
         self.reducer.kept = {name: each.clone() for name, each in kept["reducer"].items()}
 
 
+def remembering(local: "Local", *names: str) -> "dict[str, torch.Tensor]":
+    """Vectors of zeros, as long as all weights, for a reducer to remember by."""
+    return {name: local.flat.new_zeros(len(local.flat)) for name in names}
+
+
 def draw_of(seat: Seat, number: int) -> Draw:
     """The chance of a worker in a step."""
     return Draw(seed=seat.seed, step=number, rank=seat.rank, workers=seat.workers)
@@ -78,12 +83,13 @@ def tell(
 
     An unbiased compressor is made contractive, if that is asked for, by division by 1 + omega.
     """
-    packed = compressor.pack(values, draw)
-    found = yield Gather(packed)
+    count = len(values)
+
+    def read(found: "list[torch.Tensor]") -> "tuple[list[torch.Tensor], torch.Tensor]":
+        each = [compressor.unpack(packed, count, draw.of(rank)) for rank, packed in enumerate(found)]
+        return each, sum(each[1:], start=each[0])
+
+    became, total = yield Gather(compressor.pack(values, draw), read)
     shrink = contract and compressor.unbiased
-    factor = 1.0 / (1.0 + compressor.omega(len(values), draw.workers)) if shrink else 1.0
-    read = [compressor.unpack(each, len(values), draw.of(rank)) for rank, each in enumerate(found)]
-    total = read[0].clone()
-    for each in read[1:]:
-        total += each
-    return read[draw.rank] * factor, total * (factor / draw.workers)
+    factor = 1.0 / (1.0 + compressor.omega(count, draw.workers)) if shrink else 1.0
+    return became[draw.rank] * factor, total * (factor / draw.workers)

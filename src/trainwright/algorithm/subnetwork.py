@@ -167,7 +167,7 @@ class IstMember:
             return (yield from self.whole_model.whole())
         size = home_range(self.elements, 0, self.seat.workers)[1]
         padded = torch.cat([self.home, self.home.new_zeros(size - len(self.home))])
-        flat = torch.cat((yield Gather(padded)))[: self.elements]
+        flat = (yield Gather(padded, torch.cat))[: self.elements].clone()
         pieces = flat.split_with_sizes([each.elements for each in self.divided])
         values = {w.name: piece.view(w.sizes) for w, piece in zip(self.divided, pieces, strict=True)}
         common = self.shared or {each.name: self._view(each.name) for each in self.common}

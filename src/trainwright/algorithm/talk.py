@@ -1,6 +1,6 @@
 """What workers ask of each other, and how it is carried out: among processes, or in this one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,23 +38,27 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """The values of every worker, all of one size, at every worker."""
+    """The values of every worker, all of one size, at every worker, as `read` makes sense of them.
+
+    It does so once for all members of a process, so that none may change what it is answered.
+    """
 
     values: "torch.Tensor"
+    read: "Callable[[list[torch.Tensor]], Any]"
 
-    def perform(self) -> "list[torch.Tensor]":
+    def perform(self) -> Any:
         """The answer among processes."""
         import torch
         import torch.distributed as dist
 
         found = [torch.empty_like(self.values) for _ in range(dist.get_world_size())]
         dist.all_gather(found, self.values)
-        return found
+        return self.read(found)
 
     @staticmethod
-    def answer(asked: "Sequence[Gather]") -> "list[list[torch.Tensor]]":
+    def answer(asked: "Sequence[Gather]") -> list[Any]:
         """The answers among members of this process."""
-        return [[each.values for each in asked] for _ in asked]
+        return [asked[0].read([each.values for each in asked])] * len(asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from trainwright.algorithm.compressor.protocol import Draw
 if TYPE_CHECKING:
     import torch
 
-_BIAS = 126  # of the exponent that a byte holds; 0 stands for the number 0
+# A float's bits are its sign, 8 of the exponent, and these. What is sent is the exponent less 1, and 0 for 0.
+_MANTISSA_BITS = 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +28,19 @@ class Natural:
         return 0.125
 
     def pack(self, values: "torch.Tensor", draw: Draw) -> "torch.Tensor":
-        """Exponents, then signs."""
+        """Exponents, then signs; a number is as likely to go up as it is above its power of two."""
         import torch
 
-        mantissa, exponent = torch.frexp(values.abs())  # in [1/2, 1)
-        up = torch.rand(len(values), generator=draw.generator()) < 2.0 * mantissa - 1.0
-        code = (exponent - 1 + up.int() + _BIAS).clamp(0, 255) * (values != 0)
-        return torch.cat([code.to(torch.uint8), pack_bits((values < 0).to(torch.uint8), 1)])
+        bits = values.view(torch.int32)
+        above = (bits & 2**_MANTISSA_BITS - 1) * 2.0**-_MANTISSA_BITS
+        up = torch.rand(len(values), generator=draw.generator()) < above
+        code = ((bits >> _MANTISSA_BITS & 255) - 1 + up.int()).clamp(min=0)
+        return torch.cat([code.to(torch.uint8), pack_bits((bits < 0).to(torch.uint8), 1)])
 
     def unpack(self, packed: "torch.Tensor", count: int, draw: Draw) -> "torch.Tensor":
         """Powers of two."""
         import torch
 
         code, signs = packed[:count].int(), unpack_bits(packed[count:], count, 1)
-        size = torch.ldexp(torch.ones(count), code - _BIAS) * (code > 0)
-        return torch.where(signs.bool(), -size, size)
+        exponent = (code + 1).clamp(max=255) * (code > 0)  # 255: infinite
+        return (exponent << _MANTISSA_BITS | signs.int() << 31).view(torch.float32)

@@ -1,5 +1,6 @@
 """What every compressor is: packed bytes of a vector, and the vector that others read from them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -27,32 +28,43 @@ class Draw:
         """Chance that all workers share in this step."""
         return _generator(self.seed, self.step, 0)
 
-    def order(self, count: int) -> "torch.Tensor":
-        """So many places in a random order of this worker's own."""
-        return _order(self.seed, self.step, self.rank + 1, count)
+    def some(self, chosen: int, count: int) -> "torch.Tensor":
+        """So many of so many places, drawn by this worker."""
+        return _drawn(_new_some, count, self.seed, self.step, self.rank + 1, chosen)
 
     def common_order(self, count: int) -> "torch.Tensor":
         """So many places in a random order that all workers share."""
-        return _order(self.seed, self.step, 0, count)
+        return _drawn(_new_order, count, self.seed, self.step)
 
     def of(self, rank: int) -> "Draw":
         """What another worker draws."""
         return replace(self, rank=rank)
 
 
-def _order(seed: int, step: int, who: int, count: int) -> "torch.Tensor":
-    """Small orders are kept for a while: with all workers in one process, each asks for those of all."""
-    return (_kept_order if count <= _SMALL else _new_order)(seed, step, who, count)
+def _drawn(draw: Callable[..., "torch.Tensor"], count: int, *numbers: int) -> "torch.Tensor":
+    """Small draws are kept for a while: with all workers in one process, each asks for those of all."""
+    return (_kept if count <= _SMALL else _new)(draw, count, *numbers)
 
 
-def _new_order(seed: int, step: int, who: int, count: int) -> "torch.Tensor":
-    import torch
-
-    return torch.randperm(count, generator=_generator(seed, step, who))
+def _new(draw: Callable[..., "torch.Tensor"], count: int, *numbers: int) -> "torch.Tensor":
+    return draw(count, *numbers)
 
 
 _SMALL = 1_000_000
-_kept_order = lru_cache(maxsize=8)(_new_order)
+_kept = lru_cache(maxsize=8)(_new)
+
+
+def _new_order(count: int, seed: int, step: int) -> "torch.Tensor":
+    import torch
+
+    return torch.randperm(count, generator=_generator(seed, step, 0))
+
+
+def _new_some(count: int, seed: int, step: int, who: int, chosen: int) -> "torch.Tensor":
+    import torch
+
+    found = np.random.default_rng([seed, step, who]).choice(count, chosen, replace=False, shuffle=False)
+    return torch.from_numpy(found)
 
 
 def _generator(*numbers: int) -> "torch.Generator":

@@ -52,4 +52,4 @@ class Qsgd:
         buckets = -(-count // self.bucket)
         norms = packed[: FLOAT_BYTES * buckets].clone().view(torch.float32)
         code = unpack_bits(packed[FLOAT_BYTES * buckets :], count, self.bits).float()
-        return (code - self.levels) / self.levels * norms.repeat_interleave(self.bucket)[:count]
+        return (code - self.levels) / self.levels * norms[:, None].expand(-1, self.bucket).reshape(-1)[:count]

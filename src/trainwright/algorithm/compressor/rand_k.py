@@ -42,4 +42,4 @@ class RandK:
         return found
 
     def _chosen(self, count: int, draw: Draw) -> "torch.Tensor":
-        return draw.order(count)[: chosen_count(self.share, count)]
+        return draw.some(chosen_count(self.share, count), count)
