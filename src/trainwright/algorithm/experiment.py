@@ -4,9 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Contest = Literal["mlp", "noisy-mlp", "transformer"]  # digits, digits under more noise, text
+# Digits, digits under more noise, samples that are given, text.
+Contest = Literal["mlp", "noisy-mlp", "given-mlp", "transformer"]
 Kind = Literal["whole", "small", "ensemble"]
-BATCHES: Mapping[Contest, int] = {"mlp": 128, "noisy-mlp": 128, "transformer": 32}  # samples a step
+# Samples a step.
+BATCHES: Mapping[Contest, int] = {"mlp": 128, "noisy-mlp": 128, "given-mlp": 128, "transformer": 32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Samples of the user's, in a file; `digest` is of its bytes."""
+
+    path: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,7 @@ class Experiment:
     kind: Kind = "whole"
     share: float = 1.0
     judge_every: int = 0
+    given: Given | None = None  # what a `given-mlp` learns from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

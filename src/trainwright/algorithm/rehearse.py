@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from trainwright.algorithm.corpus import VOCAB, draw_windows, read_corpus
 from trainwright.algorithm.coupling import Coupling, coupling
 from trainwright.algorithm.digits import SIDE, draw_digits
-from trainwright.algorithm.experiment import BATCHES, Contest, Curve, Experiment, Mark
+from trainwright.algorithm.experiment import BATCHES, Contest, Curve, Experiment, Given, Mark
 from trainwright.algorithm.ist import Ist
 from trainwright.algorithm.learning import Learning
 from trainwright.algorithm.network import Batch, Mlp, Network, Values
 from trainwright.algorithm.registry import parse_algorithm
+from trainwright.algorithm.samples import read_samples
 from trainwright.algorithm.teacher import build_task
 from trainwright.algorithm.train import Course, Order, Task, train
 from trainwright.algorithm.transformer import Transformer
@@ -34,10 +35,10 @@ class _Lesson:
 
 def rehearse(experiment: Experiment) -> Curve:
     """Train, and judge on the way."""
-    lesson = _lesson(experiment.network, experiment.seed)
+    lesson = _lesson(experiment.network, experiment.seed, experiment.given)
     if experiment.kind == "ensemble":
         return _ensemble(experiment, lesson)
-    network = build_network(experiment.network, experiment.share)
+    network = build_network(experiment.network, experiment.share, experiment.given)
     course = train(_task(network, lesson), _order(experiment, experiment.workers))
     marks = tuple(
         Mark(step=each.step, sent_bytes=each.sent_bytes, **_apart(each.judged)) for each in course.points
@@ -45,11 +46,12 @@ def rehearse(experiment: Experiment) -> Curve:
     return Curve(experiment=experiment, marks=marks)
 
 
-def build_network(contest: Contest, share: float = 1.0) -> Network:
+def build_network(contest: Contest, share: float = 1.0, given: Given | None = None) -> Network:
     """The network, or one with a share of its units: ends and the residual stream stay as they are."""
     if contest != "transformer":
         width = round(share * 256)
-        return Mlp(inputs=SIDE * SIDE, hidden=(width, width), classes=10)
+        inputs, classes = read_samples(given).shape if given else (SIDE * SIDE, 10)
+        return Mlp(inputs=inputs, hidden=(width, width), classes=classes)
     return Transformer(
         vocab=VOCAB, seq=_SEQ, layers=2, hidden=32, heads=round(share * 4), head_dim=8, ffn=round(share * 128)
     )
@@ -60,8 +62,8 @@ def couplings(experiment: Experiment, cuts: Sequence[str], samples: int) -> list
 
     It is asked on samples of the training: there the network is near a minimum, as the estimate takes it.
     """
-    network = build_network(experiment.network)
-    lesson = _lesson(experiment.network, experiment.seed)
+    network = build_network(experiment.network, given=experiment.given)
+    lesson = _lesson(experiment.network, experiment.seed, experiment.given)
     values = train(_task(network, lesson), _order(experiment, experiment.workers)).values
     batches = [lesson.batch(number) for number in range(-(-samples // BATCHES[experiment.network]))]
     chosen = Batch(
@@ -74,11 +76,15 @@ def couplings(experiment: Experiment, cuts: Sequence[str], samples: int) -> list
 
 
 @cache
-def _lesson(contest: Contest, seed: int) -> _Lesson:
+def _lesson(contest: Contest, seed: int, given: Given | None) -> _Lesson:
     if contest != "transformer":
-        data = draw_digits(train=4000, held=3000, seed=seed, noise=_NOISE[contest])
+        if given is None:
+            data = draw_digits(train=4000, held=3000, seed=seed, noise=_NOISE[contest])
+        else:
+            data = read_samples(given).divided(seed)
+        network = build_network(contest, given=given)
         return _Lesson(
-            batch=build_task(build_network(contest), data.train, data.test, BATCHES[contest], seed).batch,
+            batch=build_task(network, data.train, data.test, BATCHES[contest], seed).batch,
             validation=data.validation, test=data.test,
         )  # fmt: skip
     corpus = read_corpus()
@@ -137,7 +143,7 @@ def _order(experiment: Experiment, workers: int) -> Order:
 
 def _ensemble(experiment: Experiment, lesson: _Lesson) -> Curve:
     """Networks that never meet, each with its own first weights and its worker's samples."""
-    network = build_network(experiment.network, experiment.share)
+    network = build_network(experiment.network, experiment.share, experiment.given)
     parts = {"validation": lesson.validation, "test": lesson.test}
     sums: list[dict[str, torch.Tensor]] = []
     steps: list[int] = []

@@ -37,13 +37,20 @@ def measured_risks(algorithm_name: str) -> tuple[Risk, ...]:
 
 
 def risks_like(text: str) -> tuple[Risk, ...]:
-    """All that was measured of an algorithm, the settings that differ least from this one first."""
+    """All that was measured of an algorithm, the settings that differ least from this one first.
+
+    A word, like the name of a compressor, weighs more than numbers.
+    """
     asked = parse_algorithm(text)
 
-    def differing(risk: Risk) -> int:
+    def differing(risk: Risk) -> tuple[int, int]:
         other = parse_algorithm(risk.setting or risk.algorithm)
         names = [each.name for each in fields(asked)]  # type: ignore[arg-type]
-        return sum(getattr(asked, name) != getattr(other, name) for name in names)
+        values = [(getattr(asked, name), getattr(other, name)) for name in names]
+        return (
+            sum(a != b for a, b in values if isinstance(a, str)),
+            sum(a != b for a, b in values if not isinstance(a, str)),
+        )
 
     return tuple(sorted(measured_risks(text.split()[0]), key=differing))
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from trainwright.cli import pages
 from trainwright.cli.needs_torch import check_torch
+from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainwright.cli.findings import Findings, Tell
-    from trainwright.study.subnetworks import Study
+    from trainwright.study.subnetworks import Setting, Study
 
 _TITLE = "Independent subnetworks against what users would pick instead"
 
@@ -19,6 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study."""
     add = parser.add_argument
     add("--quick", action="store_true", help="fewer methods, steps and rates: a minute instead of several")
+    add(
+        "--data", metavar="FILE.npz",
+        help="the MLP's part, on samples of yours: arrays `inputs` (a row a sample) and `labels`",
+    )  # fmt: skip
     add(
         "--out", metavar="DIR",
         help="tables (CSV, JSON), figures and an index; runs are kept there, and not run again",
@@ -34,11 +41,12 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.study.subnetworks import run_study
 
     check_torch("study subnetworks")
+    settings = _settings(options)
     folder = Path(options.out) if options.out else None
     if folder:
         make_folder(folder)
     try:
-        study = run_study(options.quick, folder, _tell_progress)
+        study = run_study(settings, folder, _tell_progress)
     except KeyboardInterrupt:
         kept = f"; the same command goes on from what {folder} has" if folder else ""
         print(f"\ntrainwright: interrupted{kept}", file=sys.stderr)
@@ -52,7 +60,24 @@ def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
     from trainwright.study.subnetworks import run_study
 
     check_torch("study subnetworks")
-    return _findings(run_study(options.quick, None, tell))
+    if options.data:
+        raise BadInput("--data", options.data, "is a file, which only a terminal may name", "ask there")
+    return _findings(run_study(_settings(options), None, tell))
+
+
+def _settings(options: argparse.Namespace) -> "Sequence[Setting]":
+    """What is compared on."""
+    from trainwright.study.subnetworks import FULL, QUICK, given_settings
+
+    if not options.data:
+        return QUICK if options.quick else FULL
+    for name in ("quick", "risk"):
+        if getattr(options, name):
+            rule = f"does not go with --{name}, which is of our own data"
+            raise BadInput("--data", options.data, rule, "leave one out")
+    from trainwright.algorithm.samples import given_samples
+
+    return given_settings(given_samples(options.data))
 
 
 def _tell_progress(done: int, planned: int, what: str) -> None:
@@ -117,7 +142,7 @@ def _tell(study: "Study", notes: list[str]) -> None:
         printed.show(console, tables.result_table(study, setting.network, setting.workers))
     if study.estimates:
         printed.show(console, tables.coupling_table(study))
-    if not study.quick:
+    if tables.study_map(study):
         printed.show(console, tables.map_table(study))
     for line in tables.study_lines(study):
         printed.show(console, printed.indented(console, line))

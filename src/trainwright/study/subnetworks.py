@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from trainwright.algorithm.experiment import Contest, Curve, Experiment, Kind
+from trainwright.algorithm.experiment import Contest, Curve, Experiment, Given, Kind
 from trainwright.study.intervals import Interval, interval
 from trainwright.study.quadratic_cases import Ending, endings
 from trainwright.study.rehearsals import Estimate, all_cores, run_estimates, run_experiments
@@ -67,6 +67,7 @@ class Setting:
     rates: tuple[float, ...]
     methods: tuple[str, ...]
     seeds: int = 3
+    given: Given | None = None  # samples in place of ours
 
 
 _ALL = tuple(each.name for each in METHODS)
@@ -88,6 +89,11 @@ QUICK = (
         methods=(EXACT, OURS, "ist disjoint", "small"),
     ),
 )  # fmt: skip
+
+
+def given_settings(given: Given) -> tuple[Setting, ...]:
+    """The digits' settings, with samples of the user's."""
+    return tuple(replace(each, network="given-mlp", given=given) for each in FULL if each.network == "mlp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +148,6 @@ class Result:
 class Study:
     """All of it."""
 
-    quick: bool
     endings: tuple[Ending, ...]
     results: tuple[Result, ...]
     estimates: tuple[Estimate, ...]
@@ -161,9 +166,8 @@ class Study:
         return tuple(dict.fromkeys(each.setting for each in self.results))
 
 
-def run_study(quick: bool, folder: Path | None, tell: Tell) -> Study:
+def run_study(settings: Sequence[Setting], folder: Path | None, tell: Tell) -> Study:
     """Theory, training, coupling; experiments that the folder has are read, new ones are kept there."""
-    settings = QUICK if quick else FULL
     tuned = [each for setting in settings for each in _tuning(setting)]
     rest = sum(_count(each) for each in settings)
     planned = len(tuned) + rest + 1 + sum(bool(_cuts(each)) for each in settings)
@@ -188,7 +192,7 @@ def run_study(quick: bool, folder: Path | None, tell: Tell) -> Study:
         ended = tuple(theory.result())
     curves = first | later
     results = [_result(*key, rate, rates[key[0], EXACT], curves) for key, rate in rates.items()]
-    return Study(quick=quick, endings=ended, results=tuple(results), estimates=tuple(estimates))
+    return Study(endings=ended, results=tuple(results), estimates=tuple(estimates))
 
 
 class Progress:
@@ -213,7 +217,7 @@ def _experiment(setting: Setting, name: str, rate: float, seed: int) -> Experime
     return Experiment(
         network=setting.network, algorithm=method.setting(setting.steps), workers=setting.workers,
         steps=setting.steps, rate=rate, seed=seed, kind=method.kind, share=method.share,
-        judge_every=-(-setting.steps // _MARKS),
+        judge_every=-(-setting.steps // _MARKS), given=setting.given,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def study_figures(study: Study) -> list[Figure]:
             results = [r for r in study.of(setting.network, setting.workers) if r.method.name in _SHOWN]
             number = "loss" if setting.network == "transformer" else "accuracy"
             found += [_steps(results, number), _bytes(results, number)]
-            found += _times(results, number) if not study.quick else []
+            found += _times(results, number) if len(results) == len(_SHOWN) else []
     if study.estimates:
         found.append(_coupling(study))
     return [*found, *(_map(places, most) for most in TOLERANCES if places)]
@@ -58,23 +58,25 @@ def _quadratics(study: Study) -> Figure:
 
 
 def _accuracy(study: Study) -> Figure:
-    ours = [r for r in study.results if r.method.name == OURS and r.setting.network == "mlp"]
+    network = study.results[0].setting.network
+    ours = [r for r in study.results if r.method.name == OURS and r.setting.network == network]
     found = "; ".join(
         f"{r.setting.workers} workers: {r.points.mean:+.2f} points ({r.points.low:+.2f} to "
         f"{r.points.high:+.2f}), {r.fewer:.1f} times fewer bytes"
         for r in ours
     )
-    settings = [each for each in study.settings if each.network == "mlp"]
+    settings = [each for each in study.settings if each.network == network]
     series = [
         Series(
             name=f"{setting.workers} workers",
-            x=tuple(r.method.name for r in study.of("mlp", setting.workers)),
-            y=tuple(r.points.mean for r in study.of("mlp", setting.workers)), kind="points",
+            x=tuple(r.method.name for r in study.of(network, setting.workers)),
+            y=tuple(r.points.mean for r in study.of(network, setting.workers)), kind="points",
         )
         for setting in sorted(settings, key=lambda each: -len(each.methods))
     ]  # fmt: skip
     return Figure(
-        name="mlp_points", title="Accuracy on digits against exact data parallelism",
+        name=f"{network.replace('-', '_')}_points",
+        title=f"Accuracy against exact data parallelism: {network}",
         claim="Subnetworks with sensible defaults are within a point of it with a quarter of its bytes.",
         holds=bool(ours) and all(keeps_up(each) for each in ours), finding=found,
         x=Axis(title="method"), y=Axis(title="points of accuracy"), series=tuple(series),

@@ -38,7 +38,7 @@ def _steps(result: Result) -> list[Step]:
     from trainwright.algorithm.rehearse import build_network
 
     setting, method = result.setting, result.method
-    anatomy = build_network(setting.network, method.share).anatomy
+    anatomy = build_network(setting.network, method.share, setting.given).anatomy
     samples = BATCHES[setting.network] // setting.workers
     workers = 1 if method.kind == "ensemble" else setting.workers
     seat = Seat(rank=0, workers=workers, steps=setting.steps)
