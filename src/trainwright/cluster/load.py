@@ -69,13 +69,13 @@ def network_names() -> tuple[str, ...]:
 def load_cluster(text: str) -> Cluster:
     """The cluster that `text` names: `DEVICE:COUNT`, `DEVICE:COUNT@NETWORK`, or the path of a TOML file.
 
-    `DEVICE:COUNTxSITES@RATE` is as many sites alike, each with a link of that rate to the others.
+    `DEVICE:COUNTxSITES@RATE` is as many sites alike, each with a link of that rate to the others, of 5 ms
+    unless `@LATENCY` follows.
     """
     if not text.endswith(".toml") and (stated := split_sites(text)) is not None:
-        site, sites, rate = stated
-        if int(site.partition("@")[0].rpartition(":")[2]) * sites > _MOST_DEVICES:
+        if int(stated.site.partition("@")[0].rpartition(":")[2]) * stated.count > _MOST_DEVICES:
             raise BadInput("cluster", text, f"has more than {_MOST_DEVICES:,} devices", "ask for fewer")
-        return join_sites(_parse_cluster(site), sites, rate, text)
+        return join_sites(_parse_cluster(stated.site), stated, text)
     is_path = text.endswith(".toml") or "/" in text or "\\" in text
     cluster = _load_file(Path(text)) if is_path else _parse_cluster(text)
     _ = cluster.levels  # its network must be able to join all devices

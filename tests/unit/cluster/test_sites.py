@@ -24,6 +24,12 @@ def test_a_network_may_be_named_before_the_rate() -> None:
     assert cluster.levels[-1].bytes_per_s == 125e6 / 16
 
 
+def test_a_latency_may_follow_the_rate() -> None:
+    near, far = load_cluster("h100:64x2@10Gbps"), load_cluster("h100:64x2@dgx-h100@10Gbps@20ms")
+    assert (near.levels[-1].latency_s, far.levels[-1].latency_s) == (5e-3, 20e-3)
+    assert near.levels[:-1] == far.levels[:-1]
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [
@@ -33,6 +39,8 @@ def test_a_network_may_be_named_before_the_rate() -> None:
         ("h100:64x2@dgx-h100", "not a quantity"),
         ("h100:64x2@10", "has no unit"),
         ("h100:64x2@0Gbps", "is zero"),
+        ("h100:64x2@20ms", "how fast the link"),
+        ("h100:64x2@10Gbps@1.2.3ms", "is not one of s"),
     ],
 )
 def test_what_is_wrong_with_sites_is_told(text: str, match: str) -> None:
