@@ -41,6 +41,25 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that must stay without errors, and ask nobody but the server."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    opened = context.new_page()
+    opened.set_default_timeout(WAIT_MS)
+    errors: list[str] = []
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    requests: list[str] = []
+    opened.on("request", lambda request: requests.append(request.url))
+    opened.requests = requests
+    yield opened
+    context.close()
+    refused = [each for each in errors if "status of 4" not in each]  # what the server refuses is shown
+    assert not refused
+    assert all(each.startswith((address, "data:", "blob:")) for each in requests)
+
+
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where screenshots are left."""

@@ -2,38 +2,16 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.web.conftest import WAIT_MS
 
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2048,
     "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4,
     "vocab_size": 32000, "max_position_embeddings": 2048,
 }  # fmt: skip
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """A page that must stay without errors, and ask nobody but the server."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    opened = context.new_page()
-    opened.set_default_timeout(WAIT_MS)
-    errors: list[str] = []
-    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    requests: list[str] = []
-    opened.on("request", lambda request: requests.append(request.url))
-    opened.requests = requests
-    yield opened
-    context.close()
-    refused = [each for each in errors if "status of 4" not in each]  # what the server refuses is shown
-    assert not refused
-    assert all(each.startswith((address, "data:", "blob:")) for each in requests)
 
 
 def fact(page: Any, what: str) -> str:

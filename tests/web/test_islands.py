@@ -1,10 +1,13 @@
 """Algorithms on islands, asked by JSON."""
 
 import json
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from pydantic import ValidationError
 
+from trainwright.plan.islands import APART
 from trainwright.web.answering import answer
 from trainwright.web.questions import Plan
 
@@ -21,6 +24,11 @@ def test_sites_and_algorithms_are_answered_as_the_command_line_does() -> None:
     assert tree["algorithms"][0]["step_s"] < tree["plans"][0]["step_s"]
     assert tree["algorithms"][0]["risks"]
     assert tree["figures"]
+    assert [each["name"] for each in tree["island_figures"]] == ["islands_step", "islands_risk"]
+    (told,) = tree["beside"]
+    assert told["risk"] in tree["algorithms"][0]["risks"]
+    assert told["risky"]
+    assert sum(line.startswith("Loss ") for line in told["lines"]) == len(tree["algorithms"][0]["risks"])
 
 
 def test_one_site_is_no_islands() -> None:
@@ -34,3 +42,43 @@ def test_sites_need_a_link_and_a_link_is_a_rate() -> None:
         Plan(model="gpt2-xl", sites=2)
     with pytest.raises(ValidationError, match="link"):
         Plan(model="gpt2-xl", sites=2, link="/etc/passwd")
+    with pytest.raises(ValidationError, match="link_latency goes with sites"):
+        Plan(model="gpt2-xl", link_latency="20ms")
+
+
+def test_a_latency_follows_the_link() -> None:
+    question = Plan(model="gpt2-xl", count=8, network="aws-p5", sites=2, link="1Gbps", link_latency="20ms")
+    assert question.command()[2] == "h100:8x2@aws-p5@1Gbps@20ms"
+
+
+def test_islands_go_with_an_algorithm_and_algorithms_without_a_front() -> None:
+    with pytest.raises(ValidationError, match="islands go with an algorithm"):
+        Plan(model="gpt2-xl", islands=2)
+    with pytest.raises(ValidationError, match="pareto is of exact training"):
+        Plan(model="gpt2-xl", algorithm="diloco", pareto=True)
+
+
+def test_the_catalog_has_every_algorithm_that_a_plan_takes() -> None:
+    listed = json.loads(answer("catalog", ["catalog"], {})[1])["algorithms"]
+    assert [each["name"] for each in listed] == list(APART)
+    assert listed[1]["hyperparameters"] == "every=50 rate=0.7 momentum=0.9"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("link", "fast", 'link: "fast" is not written as it must be; write it like 10Gbps'),
+        ("link_latency", "@", 'link_latency: "@" is not written as it must be; write it like 20ms'),
+        ("algorithm", "DiLoCo", "write it like diloco every=50,ist"),
+        ("fix", ["tp:8"], 'fix.0: "tp:8" is not written as it must be; write it like tp=8'),
+    ],
+)
+def test_what_is_not_written_as_it_must_be_is_told_with_an_example(
+    address: str, field: str, value: object, text: str
+) -> None:
+    body = {"model": "gpt2-xl", "sites": 2, "link": "1Gbps", field: value}
+    request = Request(f"{address}/api/plan", json.dumps(body).encode(), {"content-type": "application/json"})
+    with pytest.raises(HTTPError) as refused:
+        urlopen(request)
+    assert refused.value.code == 422
+    assert text in json.load(refused.value)["error"]

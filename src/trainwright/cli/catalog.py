@@ -54,7 +54,23 @@ def summary_of() -> Mapping[str, object]:
     for kind, figures in (("devices", _device_figures), ("networks", _network_figures)):
         for entry in listed[kind]:
             entry.update(figures(str(entry["name"])))
-    return {**listed, "studies": [{"name": name, "about": about} for name, about in STUDIES.items()]}
+    studies = [{"name": name, "about": about} for name, about in STUDIES.items()]
+    return {**listed, "studies": studies, "algorithms": _algorithms()}
+
+
+def _algorithms() -> list[dict[str, str]]:
+    """Algorithms that `plan --algorithm` takes: what each does, and its usual hyperparameters."""
+    from importlib import import_module
+
+    from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm, render_algorithm
+    from trainwright.plan.islands import APART
+
+    listed = []
+    for name in APART:
+        about = import_module(ALGORITHMS[name].__module__).__doc__ or ""
+        usual = render_algorithm(parse_algorithm(name)).removeprefix(name).strip()
+        listed.append({"name": name, "about": about.partition("\n")[0], "hyperparameters": usual})
+    return listed
 
 
 def _tree(kinds: Mapping[str, Kind], kind: str | None, name: str | None) -> object:

@@ -7,9 +7,12 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
+
+if TYPE_CHECKING:
+    from trainwright.report.islands import ApartSummary
 
 _UPLOADED = "uploaded"
 BAD, NONE_FITS = 422, 409  # statuses of answers that are errors
@@ -104,13 +107,29 @@ def _plan(words: Sequence[str]) -> bytes:
 def _plan_islands(options: argparse.Namespace) -> bytes:
     """Exact training with algorithms beside it; as ever if it fits, without its parts if it does not."""
     from trainwright.cli.plan_islands import apart_answer_of, apart_json_of
+    from trainwright.report.island_figures import island_figures
     from trainwright.report.page import compact_json
     from trainwright.report.plan_figures import plan_figures
 
     found = apart_answer_of(options)
     exact = found.exact
-    figures = plan_figures(exact.summaries, exact.front, exact.what_if) if exact else ()
-    return compact_json({**apart_json_of(found), "figures": figures}).encode()
+    return compact_json(
+        {
+            **apart_json_of(found), "beside": [_beside(each) for each in found.found],
+            "island_figures": island_figures(found.best_exact, found.found),
+            "figures": plan_figures(exact.summaries, exact.front, exact.what_if) if exact else (),
+        }
+    ).encode()  # fmt: skip
+
+
+def _beside(found: "ApartSummary") -> Mapping[str, object]:
+    """What is told of an algorithm beside its numbers: the nearest measurement, and all of them in words."""
+    from trainwright.report.island_tables import is_risky, island_lines
+    from trainwright.report.islands import nearest_risk
+
+    risk = nearest_risk(found.risks, found.islands, found.every)
+    lines = [line.strip() for line in island_lines(found)]
+    return {"name": found.name, "risk": risk, "risky": is_risky(found), "lines": lines}
 
 
 def _simulate(words: Sequence[str]) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from trainwright.web.workers import Busy, Question, TooLong, Workers
 PAGES = ("plan", "timeline", "compare", *STUDIES, "sweep", "api")
 _STATIC = Path(__file__).parent / "static"
 _BUNDLES = {  # few files, so that few requests are made
-    "app.js": ("text/javascript", (ASSETS / "charts.js", _STATIC / "app.js")),
+    "app.js": ("text/javascript", (ASSETS / "charts.js", _STATIC / "islands.js", _STATIC / "app.js")),
     "app.css": ("text/css", (ASSETS / "page.css", _STATIC / "app.css")),
     "echarts.min.js": ("text/javascript", (ASSETS / "echarts.min.js",)),
 }
@@ -235,7 +235,7 @@ def _add_errors(api: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(each) for each in first["loc"][1:])[:80]
-        text = str(first["msg"]).removeprefix("Value error, ")
+        text = _form(first) or str(first["msg"]).removeprefix("Value error, ")
         return JSONResponse({"error": f"{where or 'question'}: {text}"[:400]}, status_code=422)
 
     @api.exception_handler(HTTPException)
@@ -251,3 +251,12 @@ def _add_errors(api: FastAPI) -> None:
     async def too_long(_: Request, __: TooLong) -> Response:
         text = "it took longer than a question may; ask for less, or use the command line"
         return JSONResponse({"error": text}, status_code=503)
+
+
+def _form(error: Mapping[str, Any]) -> str:
+    """What is wrong with a value that is not written as its field must be; nothing for another error."""
+    if error["type"] != "string_pattern_mismatch" or len(error["loc"]) < 2:
+        return ""
+    like = asked.WRITTEN_LIKE.get(str(error["loc"][1]), "")
+    remedy = f"write it like {like}" if like else "use letters, digits and . _ + -"
+    return f'"{str(error["input"])[:80]}" is not written as it must be; {remedy}'

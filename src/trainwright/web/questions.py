@@ -14,6 +14,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_l
 Amount = Annotated[str, Field(pattern=r"^[0-9][0-9.eE+]{0,15} ?[kKMGTPB]?$", max_length=20, examples=["15T"])]
 Fixed = Annotated[str, Field(pattern=r"^[a-z][a-z_-]{0,19}=[A-Za-z0-9_,.-]{1,60}$", examples=["tp=8"])]
 Rate = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[kMGT]?bps$", max_length=16)]
+Latency = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[mu]?s$", max_length=16)]
 Algorithms = Annotated[str, Field(pattern=r"^[a-z][a-z0-9 =,.-]{0,200}$", max_length=200)]
 Count = Annotated[int, Field(ge=1, le=100_000_000)]
 Resource = Literal[
@@ -21,6 +22,10 @@ Resource = Literal[
 ]
 Factor = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
 assert set(Resource.__args__) == set(RESOURCES)  # type: ignore[attr-defined]
+WRITTEN_LIKE = {  # of what has a form of its own
+    "tokens": "15T", "fix": "tp=8", "link": "10Gbps", "link_latency": "20ms",
+    "algorithm": "diloco every=50,ist", "plan": "dp8 tp8 pp8 mb1 1f1b",
+}  # fmt: skip
 UPLOADED = "config.json"  # what an uploaded configuration is called on a command line
 
 
@@ -40,6 +45,9 @@ class Subject(BaseModel):
         default=None, description="so many sites of count devices each, joined by links of the rate"
     )
     link: Rate | None = Field(default=None, description="of a site to the others", examples=["10Gbps"])
+    link_latency: Latency | None = Field(
+        default=None, description="of that link, if not 5ms", examples=["20ms"]
+    )
     change: dict[Resource, Factor] = Field(
         default_factory=dict, description="times a resource of the cluster"
     )
@@ -58,6 +66,8 @@ class Subject(BaseModel):
             raise ValueError("name a model, or send a config: one of the two")
         if (self.sites is None) != (self.link is None):
             raise ValueError("sites go with a link: state both, or neither")
+        if self.link_latency and not self.sites:
+            raise ValueError("link_latency goes with sites and a link: state all, or none")
         for name in (self.model, self.device, self.network, self.stack):
             if name and name.lower().endswith((".toml", ".json")):
                 raise ValueError(f"{name} is a file, not a name of the catalog")
@@ -66,7 +76,8 @@ class Subject(BaseModel):
     def arguments(self) -> list[str]:
         """Model, cluster, and options that all commands have."""
         at = f"@{self.network}" if self.network else ""
-        sites, link = (f"x{self.sites}", f"@{self.link}") if self.sites else ("", "")
+        late = f"@{self.link_latency}" if self.link_latency else ""
+        sites, link = (f"x{self.sites}", f"@{self.link}{late}") if self.sites else ("", "")
         words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
         stated = {"batch": self.batch, "seq": self.seq, "tokens": self.tokens, "stack": self.stack}
         for name, value in stated.items():
@@ -90,13 +101,23 @@ class Plan(Subject):
     algorithm: Algorithms | None = Field(
         default=None, description="islands that train apart, beside exact training", examples=["diloco,ist"]
     )
-    islands: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    islands: Annotated[int, Field(ge=2, le=65_536)] | None = Field(
+        default=None, description="how many, if not as the levels of the network make"
+    )
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> "Plan":
+        if self.algorithm and self.pareto:
+            raise ValueError("pareto is of exact training: leave it out, or algorithm")
+        if self.islands and not self.algorithm:
+            raise ValueError("islands go with an algorithm: state both, or neither")
+        return self
 
     def command(self) -> list[str]:
         """As typed."""
         words = ["plan", *self.arguments()]
         words += ["--algorithm", self.algorithm] if self.algorithm else []
-        words += ["--islands", str(self.islands)] if self.algorithm and self.islands else []
+        words += ["--islands", str(self.islands)] if self.islands else []
         words += ["--precision", self.precision] if self.precision else []
         words += ["--objective", self.objective] if self.objective != "time" else []
         for each in self.fix:

@@ -206,6 +206,6 @@ class Workers:
 
 
 def _takes_long(question: Question) -> bool:
-    """Whether an answer is no plan alone."""
+    """Whether an answer is no plan alone: a step, a front, or a search for every algorithm beside it."""
     kind, words, _ = question
-    return kind in ("simulate", "trace", "compare") or "--pareto" in words
+    return kind in ("simulate", "trace", "compare") or "--pareto" in words or "--algorithm" in words

@@ -71,6 +71,7 @@ async function subject(question) {
   for (const key of ["network", "tokens", "precision", "stack"]) if (question[key]) body[key] = question[key];
   if (question.price) body.price = Number(question.price);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
+  if (severalSites(question)) { body.sites = Number(question.sites); for (const key of ["link", "link_latency"]) if (question[key]) body[key] = unspaced(question[key]); }
   const change = Object.fromEntries(RESOURCES.filter((each) => question[each] && Number(question[each]) !== 1).map((each) => [each, Number(question[each])]));
   if (Object.keys(change).length) body.change = change;
   return body;
@@ -80,6 +81,7 @@ async function planQuestion(question) {
   if (question.objective) body.objective = question.objective;
   if (question.fix) body.fix = question.fix.split(/[ ;]+/).filter(Boolean);
   if (question.top) body.top = Number(question.top);
+  if (question.algorithm) { body.algorithm = question.algorithm; if (question.islands) body.islands = Number(question.islands); }
   return body;
 }
 
@@ -180,6 +182,7 @@ function subjectFields(question, known) {
     field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
     field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
     field("$ a device and hour", el("input", { name: "price", type: "number", min: 0, step: "any", value: question.price || "", placeholder: "the catalog's", inputmode: "decimal" })),
+    siteFields(question),
   ];
 }
 // A resource as a field with the cluster's own figure and as a slider of its factor: one sets the other.
@@ -223,6 +226,8 @@ function values(form) {
     if (!input.name || input.type === "file") continue;
     if (input.dataset.factor) { if (Number(input.dataset.factor) !== 1) found[input.name] = input.dataset.factor; } else if (input.type === "checkbox") { if (input.checked) found[input.name] = "1"; } else if (input.value) found[input.name] = input.value;
   }
+  if (!severalSites(found)) for (const name of ["sites", "link", "link_latency"]) delete found[name];
+  if (!found.algorithm) delete found.islands;
   return found;
 }
 // Answers arrive in the order of the questions: an older one never replaces a newer.
@@ -244,7 +249,7 @@ async function planPage(question) {
   const edited = sliders(question, facts, soon);
   form.append(...subjectFields(question, facts), field("Best by", select("objective", ["time", "cost", "energy", "memory"], question.objective || "time")),
     wide(field("Fixed knobs", el("input", { name: "fix", value: question.fix || "", placeholder: "tp=8 pp=4" }))),
-    edited, el("button", { class: "main", type: "submit", id: "go" }, "Plan"));
+    algorithmFields(question, facts.algorithms), edited, el("button", { class: "main", type: "submit", id: "go" }, "Plan"));
   edited.begin();
   const update = latest(async (signal, push) => {
     const current = values(form);
@@ -254,7 +259,8 @@ async function planPage(question) {
     const began = performance.now();
     try {
       const found = await ask("/api/plan", await planQuestion(current), signal);
-      answer.replaceChildren(...planAnswer(found, current, signal));
+      const apart = found.algorithms ? islandsAnswer(found) : [], charts = apart.charts || (() => []);
+      answer.replaceChildren(...apart, ...(found.plans.length ? planAnswer(found, current, signal, charts) : notesAnswer(found, charts)));
       answer.dataset.took = String(performance.now() - began);
       say("");
     } catch (error) { if (error.name === "AbortError") throw error; answer.replaceChildren(problem(error)); } finally { if (!signal.aborted) answer.classList.remove("busy"); }
@@ -262,7 +268,7 @@ async function planPage(question) {
   main().replaceChildren(el("h1", {}, "How to train this model on that cluster"), el("div", { class: "columns" }, form, answer));
   await update(false);
 }
-function planAnswer(found, question, signal) {
+function planAnswer(found, question, signal, more) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
   const stage = el("section", { id: "stages" });
   const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
@@ -274,11 +280,12 @@ function planAnswer(found, question, signal) {
     { name: "$/M tokens", of: (row) => row.budget.dollars_per_million_tokens, show: (v) => v.toPrecision(3) }, { name: "J/token", of: (row) => row.joules_per_token, show: (v) => v.toPrecision(3) },
     { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
   ];
-  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", plan: row.strategy.text, batch: String(row.global_batch) });
+  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch) });
   const place = drawn.charts().find(([name]) => name === "time_memory");
   if (place) seen(place[1], signal, () => front(place[1], question, signal));
   if (best.strategy.pp > 1) { stage.append(el("h2", {}, "Memory of each stage, simulated"), el("div", { class: "chart" })); seen(stage, signal, () => stages(stage, best, question, signal)); }
   return [
+    found.algorithms ? el("h2", {}, "Exact training") : null,
     el("div", { class: "facts" },
       fact(best.strategy.text, "the best strategy"), fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`),
       fact(`${Charts.si(best.tokens_per_s)} tokens/s`, `${Charts.si(best.tokens_per_s_per_device)} a device`), fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"),
@@ -287,10 +294,15 @@ function planAnswer(found, question, signal) {
       fact(Charts.si(best.power_w, "W"), `${Math.round(best.device_w)} W a device, ${best.joules_per_token.toPrecision(3)} J a token`)),
     table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
     el("section", {}, el("h2", {}, "What limits it"), el("ul", {}, found.limits.map((each) => el("li", {}, each)))),
-    el("section", {}, el("h2", {}, "Assumptions"), el("ul", { class: "small" }, found.notes.map((each) => el("li", {}, each)))),
-    leaving("plan", found.command, found, rows, () => [...drawn.charts(), ...(stage.charts ? stage.charts() : [])]),
-  ];
+    assumptions(found.notes),
+    leaving("plan", found.command, found, found.algorithms ? () => islandRows(found) : rows, () => [...more(), ...drawn.charts(), ...(stage.charts ? stage.charts() : [])], planFiles(found)),
+  ].filter(Boolean);
 }
+// Where algorithms fit and exact training does not.
+function notesAnswer(found, charts) {
+  return [assumptions(found.notes), leaving("plan", found.command, found, () => islandRows(found), charts, planFiles(found))];
+}
+const assumptions = (notes) => el("section", {}, el("h2", {}, "Assumptions"), el("ul", { class: "small" }, notes.map((each) => el("li", {}, each))));
 // What takes longer than the answer is asked for when it comes into view, unless another question is asked first.
 function seen(element, signal, work) {
   const watch = new IntersectionObserver((entries) => {
@@ -302,7 +314,7 @@ function seen(element, signal, work) {
 }
 async function front(place, question, signal) {
   try {
-    const found = await ask("/api/plan", { ...(await planQuestion(question)), pareto: true }, signal);
+    const found = await ask("/api/plan", { ...(await planQuestion({ ...question, algorithm: "" })), pareto: true }, signal);
     const figure = found.figures.find((each) => each.name === "time_memory");
     if (figure && place.isConnected) Charts.draw(place, figure);
   } catch { /* the plan stands without it */ }
@@ -362,9 +374,9 @@ function timelineAnswer(step, body) {
 async function comparePage(question) {
   const facts = await known(), answer = el("div", { id: "answer" });
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
-  const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE ...]", wrap: "off" });
+  const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[xSITES][@NETWORK][@LINK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
     try { traces[name] = spansOnly(JSON.parse(await event.target.files[0].text())); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
@@ -381,9 +393,14 @@ async function comparePage(question) {
   await update(false);
 }
 function parseCase(line) {
-  const [model, cluster = "", ...knobs] = line.split(/\s+/), [place, network] = cluster.split("@"), [device, count] = place.split(":");
+  const [model, cluster = "", ...knobs] = line.split(/\s+/), [place, ...at] = cluster.split("@"), [device, size = ""] = place.split(":"), [count, sites] = size.split("x");
   const body = { model, device, count: Number(count) || 0, fix: [], top: 1 };
-  if (network) body.network = network;
+  if (sites) { // like h100:64x2@10Gbps, a network before and a latency after the rate if stated
+    body.sites = Number(sites);
+    if (/^[\d.]+[mu]?s$/.test(at[at.length - 1])) body.link_latency = at.pop();
+    body.link = at.pop();
+  }
+  if (at.length) body.network = at.join("@");
   for (const knob of knobs) {
     const [name, value] = knob.split("=");
     if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
