@@ -79,27 +79,35 @@ class Writer:
     gathers: dict[str, list[int]] = field(default_factory=dict)  # P steps of each block
     next_gather: dict[int, int] = field(default_factory=dict)  # of each gather of weights, the one after it
     on_links: dict[int, OnLinks] = field(default_factory=dict)  # of each scatter
-    inputs: list[tuple[int, ...]] = field(default_factory=list)  # of each step, the steps it waits for
+    inputs: dict[int, tuple[int, ...]] = field(default_factory=dict)  # of each step, the steps it waits for
 
     def run(self) -> None:
         """Add all steps of the route."""
         route = self._route()
-        for number, step in enumerate(route.steps):
-            if step.phase == "P":
-                self.gathers.setdefault(step.block, []).append(number)
+        before = [number for number, step in enumerate(route.steps) if step.phase == "P"]
+        for number in before:
+            self.gathers.setdefault(route.steps[number].block, []).append(number)
         self.next_gather = next_gathers(route)
         self.on_links = on_links(route, merged=self.merged)
+        # What comes before the first microbatch is listed last, but waited for by steps listed before it.
+        for number in before:
+            self._add(number, route.steps[number])
         for number, step in enumerate(route.steps):
-            self.inputs.append(self._waits(number, step))
-            if step.lane == "filler":
-                self.weights[step.stage] = number
-            for value in step.writes:
-                self.written.setdefault(value, []).append(number)
-            for place in self.places.covered(step.mesh.devices):
-                self._place(number, step, place)
-                if step.lane not in _BESIDE and step.phase not in "PS":
-                    key = (self._group(step, place), step.block, "R" if step.phase == "R" else "")
-                    self.blocks.setdefault(key, []).append(number)
+            if step.phase != "P":
+                self._add(number, step)
+
+    def _add(self, number: int, step: Step) -> None:
+        """The entries of one step, whose inputs have theirs."""
+        self.inputs[number] = self._waits(number, step)
+        if step.lane == "filler":
+            self.weights[step.stage] = number
+        for value in step.writes:
+            self.written.setdefault(value, []).append(number)
+        for place in self.places.covered(step.mesh.devices):
+            self._place(number, step, place)
+            if step.lane not in _BESIDE and step.phase not in "PS":
+                key = (self._group(step, place), step.block, "R" if step.phase == "R" else "")
+                self.blocks.setdefault(key, []).append(number)
 
     def _route(self) -> Route:
         return self.program.routes[self.route]
