@@ -14,6 +14,7 @@ from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
 from trainwright.estimate.ranks import Ranks, build_ranks
 from trainwright.estimate.stages import Stages, stage_layout
+from trainwright.estimate.tied import Tied, tied_s
 from trainwright.estimate.types import Job
 from trainwright.plan.mapping import AXES
 from trainwright.plan.strategy import PRECISIONS, Strategies
@@ -66,6 +67,7 @@ class Layouts:
     reduce_s: Array  # gradients, per step
     renew_s: Array  # updated weights of ZeRO-1 and 2, per step
     reduce_overlap: Array  # share of both that may hide
+    tied_s: Array  # sums of weights at both ends, at different sites, per step: nothing hides them
     edge: Array  # share of the first stage's weights in its first layer and before it: nothing hides them
     update_s: Array  # the optimizer's traffic
     update_moved_s: Array  # what offloading it adds
@@ -148,6 +150,7 @@ class _Builder:
             reduce_s=reduce,
             renew_s=renew,
             reduce_overlap=overlap,
+            tied_s=self._tied_s(),
             edge=self._edge(owned[0]),
             update_s=update,
             update_moved_s=moved,
@@ -279,6 +282,23 @@ class _Builder:
             seconds = all_reduce_s(self.links, where, reduce_bytes * parameters / shard)
             total = total + np.where(parameters > 0, seconds, 0.0)
         return total
+
+    def _tied_s(self) -> Array:
+        """What tied weights add where the ends of a pipeline are at different sites.
+
+        Inside a site it is left out, as it was when constants were fitted.
+        """
+        strategies, stack = self.strategies, self.job.stack
+        leaves = (strategies.pp > 1) & (self._send_to(self.ranks.between_ends())[0] >= FAR_S)
+        if not (self.job.graph.tied and leaves.any()):
+            return np.zeros(len(strategies))
+        tied = Tied(
+            parameters=np.minimum(self._of(1, "dense_parameters"), self._of(2, "dense_parameters")),
+            gradient_bytes=_gradient_sizes(stack, strategies.precision)[1],
+            weight_bytes=_weight_sizes(stack, strategies.precision)[0],
+        )
+        added = tied_s(self.links, self.ranks, strategies, shard_ranks(strategies), tied)
+        return np.where(leaves, added, 0.0)
 
     def _sharded(self, dense: Array, expert: Array, stage: int) -> Array:
         """Parameters that a device keeps of some if state is sharded from ZeRO `stage` on."""

@@ -30,13 +30,30 @@ class Ranks:
         plain = span(self.links, size, start)
         if self.strides is None:
             return plain
+        return self._chosen(plain, joint_span(self.links, self._parts(size, start)))
+
+    def span_at_ends(self, size: Array, start: Array) -> Span:
+        """Where such groups lie together with their twins at the other end of the pipeline."""
+        twins = (np.full(np.shape(size), 2.0), self.between_ends())
+        plain = joint_span(self.links, [(size, start), twins])
+        if self.strides is None:
+            return plain
+        return self._chosen(plain, joint_span(self.links, [*self._parts(size, start), twins]))
+
+    def _parts(self, size: Array, start: Array) -> list[tuple[Array, Array]]:
+        """Sizes and strides along each axis of a stage."""
+        assert self.strides is not None
         parts, inside = [], np.ones(1)
         for axis in AXES[:3]:
             first = np.clip(start / inside, 1.0, self.sizes[axis])
             last = np.clip(start * size / inside, 1.0, self.sizes[axis])
             parts.append((last / first, self.strides[axis] * first))
             inside = inside * self.sizes[axis]
-        mapped, usual = joint_span(self.links, parts), self.order == 0
+        return parts
+
+    def _chosen(self, plain: Span, mapped: Span) -> Span:
+        """By strategy, what holds of its order."""
+        usual = self.order == 0
         return Span(
             size=plain.size,
             below=tuple(np.where(usual, a, b) for a, b in zip(plain.below, mapped.below, strict=True)),

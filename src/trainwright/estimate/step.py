@@ -271,7 +271,7 @@ def _details(
         offload_s=busiest.offload_s,
         bubble_s=work.pipeline_s - microbatches * busiest.seconds,
         reduce_s=work.reduce_s,
-        reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout],
+        reduce_all_s=layouts.reduce_s[layout] + layouts.renew_s[layout] + layouts.tied_s[layout],
         update_s=work.update_s,
     )
     arguments = (strategies, model.layer, model.first, model.last, shape, pieces)
@@ -327,7 +327,7 @@ def _reduce_s(
     inside = np.maximum(of_chunk - 1.0, 0.0)
     others = (strategies.vpp - 1.0) * np.minimum(strategies.pp, microbatches) * of_chunk
     i = model.job.stack.interference
-    total = np.zeros(len(strategies))
+    total = layouts.tied_s[layout]
     for whole, work, waits in (
         (layouts.reduce_s[layout], layer.inputs_s + layer.weights_s, away[1]),
         (layouts.renew_s[layout], layer.forward_s, away[0]),
