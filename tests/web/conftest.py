@@ -28,9 +28,9 @@ def address() -> Iterator[str]:
     assert process.wait(30) in (0, -15)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's chromium."""
+    """Debian's chromium; of one file of tests, as its loop keeps others from running loops of their own."""
     playwright = pytest.importorskip("playwright.sync_api")
     path = shutil.which("chromium")
     if path is None:
