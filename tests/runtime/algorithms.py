@@ -1,5 +1,6 @@
 """What processes of a pool do to try training algorithms."""
 
+import argparse
 import ctypes
 import gc
 import os
@@ -13,10 +14,14 @@ from trainwright.algorithm.learning import Learning
 from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp
 from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import parse_algorithm
-from trainwright.algorithm.talk import converse
+from trainwright.algorithm.talk import converse, converse_together
 from trainwright.algorithm.teacher import build_task, teach
 from trainwright.algorithm.train import Order, Task, train_here
 from trainwright.algorithm.transformer import Transformer
+from trainwright.cli.run import add_arguments
+from trainwright.cli.run_algorithm import parse_job
+from trainwright.runtime.apart.job import Job
+from trainwright.runtime.apart.regroup import Memory, regroup
 
 NETWORKS: dict[str, Network] = {
     "mlp": Mlp(inputs=6, hidden=(13, 10), classes=3),  # no layer divides by 4
@@ -98,3 +103,33 @@ def _living() -> int:
         if isinstance(each, torch.Tensor)
     }
     return sum(storages.values())
+
+
+def regroup_four_of_five(rank: int, text: str, first: int, path: str) -> dict[str, Any]:
+    """Four processes go on after a step without a fifth worker: the whole model before and after, and a loss.
+
+    Until then every process acts all five workers, with the same outcome.
+    """
+    job = job_of(text, path)
+    seats, start = [job.seat(each, 5, 0) for each in range(5)], job.network.initial(0)
+    members: list[Any] = [job.algorithm.begin(job.network, job.learning, seat, start) for seat in seats]
+    for number in range(first):
+        converse_together([each.step(number, job.part(number, i, 5)) for i, each in enumerate(members)])
+    before = converse_together([each.merged() for each in members])[0]
+    memory = Memory()
+    memory.push(first, seats[rank], members[rank].kept())
+    member: Any = regroup(job, memory, job.seat(rank, 4, first))
+    after = converse(member.merged())
+    return {
+        "before": {name: each.numpy() for name, each in before.items()},
+        "after": {name: each.numpy() for name, each in after.items()},
+        "loss": converse(member.step(first, job.part(first, rank, 4))),
+    }  # fmt: skip
+
+
+def job_of(text: str, path: str) -> Job:
+    """A run of five workers and twelve steps, as the command line understands it."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    words = [path, "dp5", "--algorithm", text, "--steps", "12", "--batch", "20", "--seq", "8"]
+    return parse_job(parser.parse_args(words))

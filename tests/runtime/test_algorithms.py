@@ -109,3 +109,32 @@ def test_local_sgd_is_that_of_torch(pool: Callable[[int], Pool]) -> None:
     for name, values in ours[0]["values"].items():
         mean = np.mean([each[name] for each in theirs], axis=0)
         assert values == pytest.approx(mean, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [("ist every=4 warmup=4", 4), ("ist every=4 scale=share", 4), ("ist every=4 finish=8 scale=share", 4)],
+    ids=["after warming up", "after a round", "before the finish"],
+)
+def test_subnetworks_go_on_without_a_worker_wherever_it_is_lost(
+    text: str, first: int, pool: Callable[[int], Pool], tmp_path: Path
+) -> None:
+    path = _five_heads(tmp_path)
+    found = pool(4).run(tried.regroup_four_of_five, text, first, path)
+    job = tried.job_of(text, path)
+    start, cut = job.network.initial(0), job.algorithm.cut(job.network.anatomy, 5)  # type: ignore[attr-defined]
+    shares = {each.name: cut.share(each.reads) for each in job.network.anatomy.weights if each.reads}
+    divided = {each.name for each in job.network.anatomy.partitioned}
+    for name, after in found[0]["after"].items():
+        factor = shares.get(name, 1.0) if "finish" in text else 1.0  # from now on it is trained whole
+        kept = np.isclose(after, factor * found[0]["before"][name], rtol=1e-6, atol=0.0)
+        lost = np.isclose(after, factor * start[name].numpy(), rtol=1e-6, atol=0.0)
+        assert (kept | lost).all(), name
+        assert kept.all() or (name in divided and "warmup" not in text), name
+    assert all(np.isfinite(each["loss"]) for each in found)
+
+
+def _five_heads(folder: Path) -> str:
+    path = folder / "five.toml"
+    path.write_text("layers = 1\nhidden = 20\nheads = 5\nffn = 20\nvocab = 256\n")
+    return str(path)

@@ -9,10 +9,11 @@ import torch
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.exact import ExactMember
 from trainwright.algorithm.local import Local
+from trainwright.algorithm.merge import rescale
 from trainwright.algorithm.network import Batch
 from trainwright.algorithm.partition import Cut, Indices, flat_places, held_sizes, home_range, starts
 from trainwright.algorithm.protocol import Seat, Talk, Values
-from trainwright.algorithm.rounds import EXPONENTS, Rounds, Scale
+from trainwright.algorithm.rounds import Rounds, Scale
 from trainwright.algorithm.talk import Exchange, Gather, Sum
 
 
@@ -154,12 +155,17 @@ class IstMember:
         ends = [home_range(self.elements, rank, self.seat.workers)[1] for rank in range(self.seat.workers)]
         return [int(each) for each in np.diff(np.searchsorted(own, ends), prepend=0)]
 
+    @property
+    def sliced(self) -> bool:
+        """Whether weights are those of slices, which nobody trains as a whole."""
+        return self.whole_model is None
+
     def whole(self) -> Talk[dict[str, torch.Tensor]]:
         """The merged model as of the last round that has ended, scaled for inference."""
         ordered = yield from self.merged()
-        if self.whole_model is not None:
+        if not self.sliced:
             return ordered
-        return scaled(self.anatomy, ordered, self.cut_shares(), (yield from self._exponent(ordered)))
+        return (yield from rescale(self.network, self.cut, self.scale, ordered, self.last))
 
     def merged(self) -> Talk[dict[str, torch.Tensor]]:
         """The whole model as training goes on from it: not scaled."""
@@ -179,26 +185,11 @@ class IstMember:
         found: torch.Tensor = self.local.views[name].detach()
         return found
 
-    def cut_shares(self) -> dict[str, float]:
-        """The share of each group that a subnetwork has."""
-        return {group: self.cut.share(group) for group in self.anatomy.units}
-
-    def _exponent(self, values: Values) -> Talk[float]:
-        """The power of the shares that a merged model is scaled by."""
-        if self.scale != "calibrated":
-            return 1.0 if self.scale == "share" else 0.0
-        shares, losses = self.cut_shares(), torch.zeros(len(EXPONENTS))
-        for place, exponent in enumerate(EXPONENTS if self.last is not None else ()):
-            with torch.no_grad():
-                tried = scaled(self.anatomy, values, shares, exponent)
-                losses[place] = self.network.loss(tried, self.last)  # type: ignore[arg-type]
-        total = yield Sum(losses)
-        return EXPONENTS[int(total.argmin())]
-
     def kept(self) -> dict[str, Any]:
-        """Home, slice and round, or the whole model."""
+        """Home, slice and round, or the whole model; and the samples that a merged model is calibrated by."""
         return {
             "home": self.home, "shared": self.shared, "round": self.round, "due": self.due,
+            "last": (self.last.inputs, self.last.targets) if self.last else None,
             "local": self.local.kept() if self.local else None,
             "whole": self.whole_model.kept() if self.whole_model else None,
         }  # fmt: skip
@@ -207,6 +198,7 @@ class IstMember:
         """Go on from them."""
         self.round, self.due, self.home = kept["round"], kept["due"], kept["home"].clone()
         self.local, self.whole_model = None, None
+        self.last = Batch(*kept["last"]) if kept.get("last") else None
         self.shared = {name: each.clone() for name, each in kept["shared"].items()}
         if kept["whole"] is not None:
             start = Local(self.network, self.learning, self.network.initial(0))
@@ -219,11 +211,3 @@ class IstMember:
             assert self.local is not None
             self.local.take_over(kept["local"])
             self.shared = shared
-
-
-def scaled(
-    anatomy: Anatomy, values: Values, shares: Mapping[str, float], exponent: float
-) -> dict[str, torch.Tensor]:
-    """A merged model whose units put out a power of their share of what they did."""
-    factors = {each.name: shares[each.reads] ** exponent for each in anatomy.weights if each.reads}
-    return {name: each * factors.get(name, 1.0) for name, each in values.items()}

@@ -35,7 +35,8 @@ class Keep:
         dist.all_gather_object(problems, problem)
         found = next((each for each in problems if each), None)
         if found is None and rank == 0:
-            publish(place, step, {**self.job.note, "workers": count})
+            merged = isinstance(member, IstMember) and member.sliced
+            publish(place, step, {**self.job.note, "workers": count, "merged": merged})
             tidy(self.shelf, self.job.keeping.most)
         dist.barrier()
         if found is not None:

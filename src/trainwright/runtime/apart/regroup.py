@@ -13,6 +13,7 @@ from trainwright.algorithm.protocol import Member, Seat
 from trainwright.algorithm.subnetwork import IstMember
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.keep import load_weights
+from trainwright.runtime.apart.merged import fitted
 from trainwright.runtime.shelf import kept_checkpoints
 
 
@@ -24,10 +25,10 @@ class Memory:
     seat: Seat | None = None
     kept: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def push(self, step: int, seat: Seat, member: Member) -> None:
-        """Remember a meeting."""
+    def push(self, step: int, seat: Seat, kept: dict[str, Any]) -> None:
+        """Remember a meeting, and a copy of what a worker needs to go on from it."""
         self.seat = seat
-        self.kept[step] = deepcopy(member.kept())
+        self.kept[step] = deepcopy(kept)
         for old in sorted(self.kept)[:-2]:
             del self.kept[old]
 
@@ -48,19 +49,17 @@ def regroup(job: Job, memory: Memory, seat: Seat) -> Member:
     """This worker's member among those that are left, as of the step that they begin with."""
     kept = memory.kept[seat.first]
     if "home" not in kept or kept["whole"] is not None:
-        inner = kept["whole"] if "home" in kept else kept
-        return _same(job, inner, seat)
-    return job.algorithm.begin(job.network, job.learning, seat, _whole(job, memory, kept))
+        return _same(job, kept, seat)
+    assert memory.seat is not None
+    start = fitted(job, seat, _whole(job, memory, kept), job.algorithm, memory.seat.workers)
+    return job.algorithm.begin(job.network, job.learning, seat, start)
 
 
 def _same(job: Job, kept: Mapping[str, Any], seat: Seat) -> Member:
     """A worker that holds all weights goes on with what it has, whoever else is there."""
     member = job.algorithm.begin(job.network, job.learning, seat, job.network.initial(job.seed))
-    if isinstance(member, IstMember):
-        assert member.whole_model is not None
-        member.whole_model.take_over(kept)
-    else:
-        member.take_over(kept)
+    alone = "home" in kept and not isinstance(member, IstMember)  # the last of subnetworks trains it all
+    member.take_over(kept["whole"] if alone else kept)
     return member
 
 

@@ -8,17 +8,20 @@ import torch
 import torch.distributed as dist
 
 from trainwright.algorithm.counting import counted
-from trainwright.algorithm.meeting import meets
+from trainwright.algorithm.meeting import meets, survives
 from trainwright.algorithm.network import Batch
-from trainwright.algorithm.protocol import Member, Seat
+from trainwright.algorithm.protocol import Member, Seat, Values
+from trainwright.algorithm.registry import parse_algorithm
 from trainwright.algorithm.talk import converse
 from trainwright.errors import TrainwrightError
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.keep import Keep, load_own, load_weights
+from trainwright.runtime.apart.merged import fitted
 from trainwright.runtime.apart.regroup import Memory, common_step, regroup
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
 from trainwright.runtime.progress import Progress
+from trainwright.runtime.shelf import Kept
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,14 +68,24 @@ class Session:
         job, shelf = self.job, self.job.keeping.checkpoints
         kept = Keep(shelf=shelf, job=job).latest(restarted=self.restarted) if shelf else None
         seat = self._seat(kept.step if kept else 0)
-        start = load_weights(kept) if kept else job.network.initial(job.seed)
-        member = job.algorithm.begin(job.network, job.learning, seat, start)
         own = load_own(kept, job, seat.rank, seat.workers) if kept else None
+        start = self._start(kept, seat, changed=own is None)
+        member = job.algorithm.begin(job.network, job.learning, seat, start)
         if own is not None:
             member.take_over(own)
         if kept and seat.rank == 0:
             print(f"goes on after step {kept.step}", flush=True)
         return member, seat
+
+    def _start(self, kept: Kept | None, seat: Seat, *, changed: bool) -> Values:
+        """Whole weights to begin with; those of slices are fitted to another algorithm or other workers."""
+        if kept is None:
+            return self.job.network.initial(self.job.seed)
+        values = load_weights(kept)
+        if not (changed and kept.note.get("merged")):
+            return values
+        by = parse_algorithm(str(kept.note["algorithm"]))
+        return fitted(self.job, seat, values, by, int(str(kept.note["workers"])))
 
     def _steps(self, member: Member, seat: Seat) -> bool:
         self.met_s = time.perf_counter()
@@ -91,7 +104,7 @@ class Session:
         dist.all_reduce(told)
         *sums, ended = told.tolist()
         self._write([each / seat.workers for each in sums], step, seat)
-        self.memory.push(step, seat, member)
+        self.memory.push(step, seat, member.kept() if survives(self.job.algorithm) else {})
         every, last = self.job.keeping.every, step == self.job.recipe.steps
         due = every and step // every > self.saved // every
         if self.job.keeping.checkpoints and (last or ended or due):

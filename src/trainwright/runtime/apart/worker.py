@@ -50,7 +50,7 @@ def _run(job: Job, name: int, store: Store, group: int, notice: Notice, restarte
     finished: bool | None
     before = open_sockets()
     while True:
-        members = _members(store, group, job.timeout_s)
+        group, members = _assemble(store, group, name, job.timeout_s)
         if name not in members:
             return LOST
         try:
@@ -110,6 +110,22 @@ def _say_once(store: Store, text: str) -> None:
     """Print a message, unless another worker has printed one."""
     if store.add("said", 1) == 1:
         print(text, file=sys.stderr, flush=True)
+
+
+def _assemble(store: Store, group: int, name: int, timeout_s: float) -> tuple[int, list[int]]:
+    """The first group from this one on whose members are all there: one may die on the way to it."""
+    end_s = time.monotonic() + timeout_s
+    while True:
+        members = _members(store, group, timeout_s)
+        store.set(f"there/{group}/{name}", "")
+        there = [f"there/{group}/{each}" for each in members]
+        while name in members and not store.check(there) and not store.check([f"members/{group + 1}"]):
+            if time.monotonic() > end_s:
+                raise RuntimeError("timed out: not all workers have come")
+            time.sleep(_LOOK_S)
+        if name not in members or store.check(there):
+            return group, members
+        group += 1
 
 
 def _members(store: Store, group: int, timeout_s: float) -> list[int]:
