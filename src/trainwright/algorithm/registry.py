@@ -36,7 +36,15 @@ def parse_algorithm(text: str) -> Algorithm:
     if name not in ALGORITHMS:
         raise UnknownName("algorithm", name, ALGORITHMS)
     kinds = {each.name: each.type for each in fields(ALGORITHMS[name])}
-    return ALGORITHMS[name](**dict(_parse_word(name, word, kinds) for word in words))  # type: ignore[no-any-return]
+    if words and not kinds:
+        raise BadInput("algorithm", text, f"{name} has no hyperparameters", f'write it as "{name}"')
+    given: dict[str, Any] = {}
+    for word in words:
+        key, value = _parse_word(name, word, kinds)
+        if key in given:
+            raise BadInput("algorithm", text, f"states {key} twice", "state it once")
+        given[key] = value
+    return ALGORITHMS[name](**given)  # type: ignore[no-any-return]
 
 
 def _parse_word(algorithm: str, word: str, kinds: dict[str, Any]) -> tuple[str, Any]:

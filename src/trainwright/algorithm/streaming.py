@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
-from trainwright.algorithm.checks import check_share, check_whole
+from trainwright.algorithm.checks import check_outer, check_share, check_whole
 from trainwright.algorithm.diloco import outer_step
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
@@ -41,6 +41,7 @@ class StreamingDiLoCo:
         for name, least in (("every", 1), ("fragments", 1), ("delay", 0)):
             check_whole(name, getattr(self, name), least)
         check_share("mixed", self.mixed)
+        check_outer(self.rate, self.momentum)
         if self.fragments > self.every or self.delay >= self.every:
             rule = f"leaves no step for each of {self.fragments} fragments and a delay of {self.delay}"
             raise BadInput("streaming-diloco's every", self.every, rule, "use more steps")

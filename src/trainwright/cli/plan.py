@@ -89,12 +89,12 @@ def run(options: argparse.Namespace) -> int:
     if load_model(options.model).kind == "dlrm":
         from trainwright.cli import plan_tables
 
-        if options.algorithm:
+        if options.algorithm is not None:
             rule = "is not for recommenders, whose tables no island could hold alone"
             raise BadInput("--algorithm", options.algorithm, rule, "leave it out")
         return plan_tables.run(options)
     bounds = limits.parse_limits(options)
-    if options.algorithm:
+    if options.algorithm is not None:
         return _beside_algorithms(options, bounds)
     if bounds is not None:
         return _size(options, bounds)

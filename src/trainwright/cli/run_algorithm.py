@@ -84,7 +84,7 @@ class Stated:
 def has_workers(options: argparse.Namespace) -> bool:
     """Whether a run is of workers that learn by an algorithm: one is named, or the plan file has islands."""
     text = " ".join(options.plan)
-    if options.algorithm:
+    if options.algorithm is not None:
         return True
     return is_file(text) and is_apart(load_plan(Path(text)))
 
@@ -102,7 +102,7 @@ def _stated(options: argparse.Namespace) -> Stated:
 
 def _of_file(options: argparse.Namespace, text: str) -> Stated:
     """What a plan of islands says; each is one process."""
-    if options.algorithm and not text.endswith(".json"):
+    if options.algorithm is not None and not text.endswith(".json"):
         raise BadInput("--algorithm", options.algorithm, "the plan file has its own", "leave it out")
     plan = load_plan(Path(text), options.algorithm)
     islands = islands_of(plan)

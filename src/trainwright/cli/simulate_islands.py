@@ -35,7 +35,7 @@ _MOST_ISLANDS = 65_536
 def is_of_islands(options: argparse.Namespace) -> bool:
     """Whether a plan of islands is asked about: a file that has them, or any plan with an algorithm."""
     text = " ".join(options.plan)
-    if options.algorithm or options.islands:
+    if options.algorithm is not None or options.islands:
         return True
     return is_file(text) and is_apart(load_plan(Path(text)))
 
@@ -80,7 +80,7 @@ def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, st
 
 def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: int) -> Plan:
     """A strategy or a plan of the zoo for one island, done by all of them."""
-    if not options.algorithm:
+    if options.algorithm is None:
         raise BadInput("--islands", options.islands, "needs an algorithm", 'state --algorithm "diloco"')
     algorithm = parse_island_algorithm(options.algorithm)
     if options.islands:

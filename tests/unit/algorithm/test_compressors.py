@@ -61,6 +61,34 @@ def test_workers_of_perm_k_together_lose_nothing_of_a_common_vector(vector: torc
         assert torch.allclose(mean, vector[:count])
 
 
+@pytest.mark.parametrize("count", [3, 7])  # of 4 workers, one has nothing, or less than the others
+def test_each_worker_of_perm_k_is_right_on_average_where_sizes_do_not_divide(count: int) -> None:
+    perm, ones = build_compressor("perm-k", 1.0), torch.ones(count)
+    for rank in range(4):
+        found = torch.stack([read(perm, ones, step, rank) for step in range(300)])
+        wide = 5 * float(found.std()) / 300**0.5  # a worker that never had a number would be off by 1
+        assert found.mean(0).numpy() == pytest.approx(np.ones(count), abs=wide)
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_what_is_no_number_is_not_hidden_and_nothing_stays_nothing(name: str) -> None:
+    compressor = build_compressor(name, 1.0)
+    for broken in (float("nan"), float("inf"), -float("inf")):
+        given = torch.tensor([1.0, broken, -2.0, 3.0])
+        found = torch.stack([read(compressor, given, step, rank) for step in range(8) for rank in range(4)])
+        assert not found.isfinite().all()
+    assert torch.equal(read(compressor, torch.zeros(9), 0), torch.zeros(9))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-20, 1e20, 1e30])
+@pytest.mark.parametrize("name", ["rand-k", "perm-k", "natural", "qsgd"])
+def test_unbiased_ones_are_so_for_very_small_and_very_large_numbers(name: str, size: float) -> None:
+    compressor, given = build_compressor(name, 0.5), torch.tensor([1.0, -0.7, 0.3, 0.1] * 2)
+    found = torch.stack([read(compressor, size * given, step) for step in range(800)]) / size
+    wide = 5 * found.std(0).numpy() / 800**0.5 + 1e-6
+    assert (np.abs(found.mean(0).numpy() - given.numpy()) <= wide).all()
+
+
 def test_the_error_of_perm_k_is_the_spread_of_the_workers_vectors() -> None:
     vectors = torch.randn(4, COUNT, generator=torch.Generator().manual_seed(2))
     perm, mean = build_compressor("perm-k", 1.0), vectors.mean(0)

@@ -139,6 +139,15 @@ def test_algorithms_are_read_as_they_are_written() -> None:
         ("compressed by=top-q", "no such name"),
         ("compressed feedback=maybe", "is neither yes nor no"),
         ("streaming-diloco every=2 fragments=4", "leaves no step"),
+        ("", "no such name"),
+        ("ddp every=3", "ddp has no hyperparameters"),
+        ("ist every=3 every=5", "states every twice"),
+        ("diloco rate=nan", "is no finite number above 0"),
+        ("diloco rate=-1", "is no finite number above 0"),
+        ("streaming-diloco rate=inf", "is no finite number above 0"),
+        ("diloco momentum=1", "is not at least 0 and below 1"),
+        ("streaming-diloco momentum=nan", "is not at least 0 and below 1"),
+        ("compressed share=nan", "is no share between 0 and 1"),
     ],
 )
 def test_what_makes_no_sense_is_told(text: str, said: str) -> None:

@@ -38,6 +38,6 @@ class PermK:
         return found
 
     def _chosen(self, count: int, draw: Draw) -> "torch.Tensor":
-        return draw.common_order(count)[
-            draw.rank * count // draw.workers : (draw.rank + 1) * count // draw.workers
-        ]
+        """This worker's part; if some are longer, whose that is changes, or C would be biased for each."""
+        part = (draw.rank + draw.turn()) % draw.workers if count % draw.workers else draw.rank
+        return draw.common_order(count)[part * count // draw.workers : (part + 1) * count // draw.workers]

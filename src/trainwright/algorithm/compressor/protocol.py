@@ -36,6 +36,10 @@ class Draw:
         """So many places in a random order that all workers share."""
         return _drawn(_new_order, count, self.seed, self.step)
 
+    def turn(self) -> int:
+        """A number below the count of workers that all share, apart from their order."""
+        return int(np.random.default_rng([self.seed, self.step, 0, 1]).integers(self.workers))
+
     def of(self, rank: int) -> "Draw":
         """What another worker draws."""
         return replace(self, rank=rank)

@@ -39,8 +39,12 @@ class Qsgd:
 
         count = len(values)
         padded = torch.cat([values, values.new_zeros(-count % self.bucket)]).view(-1, self.bucket)
-        norms = padded.norm(dim=1)
-        shares = (padded.abs() / norms.clamp(min=1e-38)[:, None]).flatten()[:count] * self.levels
+        power = torch.frexp(padded.abs().amax(1)).exponent.clamp(-120, 120)
+        ones = torch.ones(len(padded))
+        near_one = padded * torch.ldexp(ones, -power)[:, None]  # or squares of small and large ones are lost
+        norm = near_one.norm(dim=1)
+        norms = norm * torch.ldexp(ones, power)
+        shares = (near_one.abs() / norm.clamp(min=1e-38)[:, None]).flatten()[:count] * self.levels
         level = (shares + torch.rand(count, generator=draw.generator())).floor().clamp(max=self.levels)
         code = self.levels + torch.sign(values) * level
         return torch.cat([norms.view(torch.uint8), pack_bits(code.to(torch.uint8), self.bits)])
