@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.exact import ExactMember
 from trainwright.algorithm.local import Local
 from trainwright.algorithm.merge import rescale
