@@ -65,7 +65,7 @@ BOMB = gzip.compress(b"0" * 50_000_000)
         ('{"model":"gpt2","device":"x.toml"}', (422,), "catalog"),
         ('{"model":"gpt2","fix":["--json=x"]}', (422,), "fix"),
         ('{"model":"llama3-405b","count":1}', (409,), ""),
-        ('{"model":"dlrm-mlperf"}', (422,), "is a recommender"),
+        ('{"model":"dlrm-mlperf","seq":8}', (422,), "does not apply to a recommender"),
     ],
 )
 def test_a_bad_question_gets_a_clear_refusal(

@@ -82,16 +82,13 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.answer import answer_of, csv_of, json_of
     from trainwright.cli.pages import plan_page, save_pages, wanted
     from trainwright.cli.request import parse_request
-    from trainwright.errors import BadInput, InfeasiblePlan
+    from trainwright.errors import InfeasiblePlan
     from trainwright.model.load import load_model
     from trainwright.report.files import render_json, save_text
 
     if load_model(options.model).kind == "dlrm":
         from trainwright.cli import plan_tables
 
-        if options.algorithm is not None:
-            rule = "is not for recommenders, whose tables no island could hold alone"
-            raise BadInput("--algorithm", options.algorithm, rule, "leave it out")
         return plan_tables.run(options)
     bounds = limits.parse_limits(options)
     if options.algorithm is not None:

@@ -41,7 +41,7 @@ class TablesAnswer:
 def run(options: argparse.Namespace) -> int:
     """Lay tables, then show."""
     answer, job = answer_of(options)
-    tree = _tree(answer, job)
+    tree = json_of(answer, job)
     if options.csv:
         rows = [_row(each) for each in (*answer.plans, *answer.instances)]
         save_text(Path(options.csv), render_csv(list(rows[0]), rows))
@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
 
 def answer_of(options: argparse.Namespace) -> tuple[TablesAnswer, Job]:
     """The best shardings of all devices, and the best of instances of each size."""
+    if options.algorithm is not None:
+        rule = "is not for recommenders, whose tables no island could hold alone"
+        raise BadInput("--algorithm", options.algorithm, rule, "leave it out")
     for name, default in _OTHERS.items():
         if (value := getattr(options, name, default)) != default:
             option = f"--{name.replace('_', '-')}"
@@ -96,7 +99,8 @@ def _samples_per_device(batch: int, subject: Subject) -> int:
     return batch // subject.cluster.count
 
 
-def _tree(answer: TablesAnswer, job: Job) -> Mapping[str, object]:
+def json_of(answer: TablesAnswer, job: Job) -> Mapping[str, object]:
+    """The answer as one tree of plain values."""
     cluster = job.cluster
     return {
         "model": job.graph.name,

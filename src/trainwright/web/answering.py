@@ -95,8 +95,7 @@ def _plan(words: Sequence[str]) -> bytes:
 
     options = _options("plan", words[1:])
     if load_model(options.model).kind == "dlrm":
-        rule = "is a recommender, which is planned table by table"
-        raise BadInput("model", options.model, rule, "use trainwright plan, or the study cluster-design")
+        return _plan_tables(options)
     if options.algorithm:
         return _plan_islands(options)
     found = answer_of(parse_request(options))
@@ -120,6 +119,17 @@ def _plan_islands(options: argparse.Namespace) -> bytes:
             "figures": plan_figures(exact.summaries, exact.front, exact.what_if) if exact else (),
         }
     ).encode()  # fmt: skip
+
+
+def _plan_tables(options: argparse.Namespace) -> bytes:
+    """A recommender's shardings and instances."""
+    from trainwright.cli.plan_tables import answer_of, json_of
+    from trainwright.report.page import compact_json
+    from trainwright.report.recommender_figures import recommender_figures
+
+    found, job = answer_of(options)
+    figures = recommender_figures(found.plans, found.instances)
+    return compact_json({**json_of(found, job), "figures": figures}).encode()
 
 
 def _beside(found: "ApartSummary") -> Mapping[str, object]:

@@ -29,7 +29,10 @@ from trainwright.web.workers import Busy, Question, TooLong, Workers
 PAGES = ("plan", "timeline", "compare", *STUDIES, "sweep", "api")
 _STATIC = Path(__file__).parent / "static"
 _BUNDLES = {  # few files, so that few requests are made
-    "app.js": ("text/javascript", (ASSETS / "charts.js", _STATIC / "islands.js", _STATIC / "app.js")),
+    "app.js": (
+        "text/javascript",
+        (ASSETS / "charts.js", *(_STATIC / f"{name}.js" for name in ("islands", "recommenders", "app"))),
+    ),
     "app.css": ("text/css", (ASSETS / "page.css", _STATIC / "app.css")),
     "echarts.min.js": ("text/javascript", (ASSETS / "echarts.min.js",)),
 }

@@ -259,6 +259,7 @@ async function planPage(question) {
     const began = performance.now();
     try {
       const found = await ask("/api/plan", await planQuestion(current), signal);
+      if (found.instances) { answer.replaceChildren(...recommenderAnswer(found)); say(""); return; }
       const apart = found.algorithms ? islandsAnswer(found) : [], charts = apart.charts || (() => []);
       answer.replaceChildren(...apart, ...(found.plans.length ? planAnswer(found, current, signal, charts) : notesAnswer(found, charts)));
       answer.dataset.took = String(performance.now() - began);
@@ -386,7 +387,7 @@ async function comparePage(question) {
     const cases = text.value.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, 16);
     show("compare", { cases: cases.join("\n") }, push);
     answer.classList.add("busy"); say("Searching…");
-    const results = await Promise.all(cases.map(async (line) => { try { return { line, found: await ask("/api/plan", parseCase(line), signal) }; } catch (error) { if (error.name === "AbortError") throw error; return { line, error }; } }));
+    const results = await Promise.all(cases.map(async (line) => { try { return { line, found: inTokens(await ask("/api/plan", parseCase(line), signal)) }; } catch (error) { if (error.name === "AbortError") throw error; return { line, error }; } }));
     answer.replaceChildren(...compareAnswer(results)); answer.classList.remove("busy"); say("");
   });
   main().replaceChildren(el("h1", {}, "Side by side"), el("div", { class: "columns" }, el("div", {}, form), answer), beside);
@@ -406,6 +407,10 @@ function parseCase(line) {
     if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
   }
   return body;
+}
+function inTokens(found) {
+  if (found.instances) throw new Error("is a recommender, which learns from samples, not tokens; ask for it on the page Plan");
+  return found;
 }
 // Of a trace only what is compared: tasks, and the lanes that they are in.
 const spansOnly = (trace) => ({ ...trace, traceEvents: (trace.traceEvents || []).filter((each) => each.ph === "X" || each.ph === "M") });
