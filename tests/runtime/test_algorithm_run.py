@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.runtime import launching as launched
 from trainwright.algorithm.registry import parse_algorithm
@@ -100,3 +102,22 @@ def test_notice_ends_a_run_after_its_round_and_resuming_leaves_no_trace(tmp_path
     again = launched.run(*arguments(tmp_path, "noticed", text, workers=2), "--resume")
     assert again.returncode == 0, again.stderr
     assert launched.losses(tmp_path / "noticed.jsonl") == launched.losses(tmp_path / "calm.jsonl")
+
+
+@pytest.mark.skipif(not os.environ.get("THOROUGH"), reason="test_members.py has the essence of it")
+def test_a_run_of_subnetworks_that_has_ended_exports_again_and_goes_on_by_another_algorithm(
+    tmp_path: Path,
+) -> None:
+    def weights(name: str, algorithm: str, steps: int, *more: str) -> dict[str, torch.Tensor]:
+        path = tmp_path / f"{name}.safetensors"
+        given = arguments(tmp_path, "kept", algorithm, workers=2, steps=steps)
+        result = launched.run(*given, "--export", str(path), *more)
+        assert result.returncode == 0, result.stderr
+        return load_file(path)
+
+    text = "ist every=4 scale=share"
+    first, again = weights("first", text, 8), weights("again", text, 8, "--resume")
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    # The scaled model is what exact training goes on from, a step of it at a rate of 0.01 per number.
+    exact = weights("exact", "ddp", 9, "--resume")
+    assert max(float((first[name] - exact[name]).abs().max()) for name in first) < 0.015

@@ -13,6 +13,8 @@ from trainwright.units import render_bytes, render_duration, render_si
 
 KEEPS_UP = 0.01  # of the loss: what the study calls keeping up with exact training
 RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk
+_MEASURED_EXACT = 0.15  # of the steps were exact, at least, in the runs of ist whose loss was measured
+_DAY_S = 86_400.0
 _WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
 _HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
 
@@ -58,7 +60,16 @@ def island_lines(found: ApartSummary) -> Iterator[str]:
     yield f"  {render_si(found.power_w, 'W')}, {found.budget.kwh:,.0f} kWh; {_beside(found)}"
     yield from (f"  {line}" for line in risk_lines(found))
     if found.exact_steps:
-        yield f"  {found.exact_steps} steps of the run are exact, at exact training's speed"
+        yield f"  {found.exact_steps} steps of the run are exact, at exact training's speed{_rarely(found)}"
+
+
+def _rarely(found: ApartSummary) -> str:
+    """That exact steps are a smaller share of this run than they were where the loss was measured."""
+    steps = max(found.budget.days * _DAY_S / found.step_s, 1.0)
+    if found.name != "ist" or found.exact_steps >= _MEASURED_EXACT * steps:
+        return ""
+    share = f"{100 * found.exact_steps / steps:.2g} %"
+    return f": {share} of it, where the short runs whose loss was measured had a fifth"
 
 
 def round_lines(found: RoundAccount) -> Iterator[str]:

@@ -46,8 +46,8 @@ _KINDS = {Sum: "all-reduce", Gather: "all-gather", Exchange: "all-to-all"}
 class Heard:
     """Workers of one process, and the bytes that they pass to what would be collectives."""
 
-    def __init__(self, text: str, network: str, workers: int) -> None:
-        self.task, self.order = tried.task_of(network), tried.order_of(text, workers, "adamw")
+    def __init__(self, text: str, network: str, workers: int, optimizer: str = "sgd") -> None:
+        self.task, self.order = tried.task_of(network), tried.order_of(text, workers, optimizer)
         self.members = self.begin()
         self.bytes: Counter[str] = Counter()
 
@@ -101,11 +101,11 @@ def test_workers_ask_in_every_step_for_what_is_stated(text: str, network: str, w
 
 @pytest.mark.parametrize("text", CASES)
 def test_a_run_goes_on_from_what_its_workers_remember_after_any_step(text: str) -> None:
-    calm = Heard(text, "mlp", 3)
+    calm = Heard(text, "mlp", 3, "adamw")
     losses = []
     for number in range(tried.STEPS):
         losses.append(calm.step(number))
-    stopped = Heard(text, "mlp", 3)
+    stopped = Heard(text, "mlp", 3, "adamw")
     for number in range(tried.STEPS):
         assert stopped.step(number) == losses[number]
         kept = [written(member.kept()) for member in stopped.members]

@@ -291,6 +291,15 @@ def test_10_compressed_descent_has_the_moments_of_its_sketches(kind: str) -> Non
     assert recursion.noise(MIXED.minimum) == pytest.approx(exact, abs=wide * np.abs(exact).max())
 
 
+def test_10_what_no_sketch_can_keep_is_refused() -> None:
+    with pytest.raises(BadInput, match="are not 1 to 6"):
+        CompressedDescent(quadratic=MIXED, kept=7)
+    with pytest.raises(BadInput, match="are not 1/3 of them"):
+        CompressedDescent(quadratic=MIXED, kept=3, kind="perm")
+    alone = CompressedDescent(quadratic=random_quadratic(1, 1, 0), kept=1, kind="perm")
+    assert alone.recursion().covariance(0.1) == pytest.approx(0.0)  # one worker is gradient descent
+
+
 def test_10_compressed_descent_stays_at_a_floor_that_shrinks_with_the_step() -> None:
     recursion = CompressedDescent(quadratic=MIXED, kept=2).recursion()
     step, trials = 0.05, 4000

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trainwright.algorithm.theory.moments import Recursion
 from trainwright.algorithm.theory.quadratic import Quadratic
+from trainwright.errors import BadInput
 
 Array = NDArray[np.float64]
 
@@ -24,6 +25,14 @@ class CompressedDescent:
     kept: int
     kind: Literal["rand", "perm"] = "rand"
 
+    def __post_init__(self) -> None:
+        d, n = self.quadratic.dims, self.quadratic.workers
+        if not 1 <= self.kept <= d:
+            raise BadInput("coordinates that are kept", self.kept, f"are not 1 to {d}", "correct it")
+        if self.kind == "perm" and self.kept * n != d:
+            rule = f"of {d} are not 1/{n} of them, which each worker of Perm-K keeps"
+            raise BadInput("coordinates that are kept", self.kept, rule, "change one, or use Rand-K")
+
     def pair_chances(self) -> tuple[Array, Array]:
         """E[C_i[j] C_u[l]] for one worker and for two, d by d each."""
         d, n, k = self.quadratic.dims, self.quadratic.workers, self.kept
@@ -32,7 +41,7 @@ class CompressedDescent:
         np.fill_diagonal(own, d / k)
         if self.kind == "rand":
             return own, np.ones((d, d))
-        other = np.full((d, d), (n * k) ** 2 / (d * (d - 1)))
+        other = np.full((d, d), (n * k) ** 2 / (d * max(d - 1, 1)))
         np.fill_diagonal(other, 0.0)
         return own, other
 
