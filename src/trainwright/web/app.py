@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import hashlib
+import re
 import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -36,13 +37,20 @@ _BUNDLES = {  # few files, so that few requests are made
     "app.css": ("text/css", (ASSETS / "page.css", _STATIC / "app.css")),
     "echarts.min.js": ("text/javascript", (ASSETS / "echarts.min.js",)),
 }
-JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")]
+_TICKET = r"[A-Za-z0-9_-]{1,40}"
+JobName = Annotated[str, Field(pattern=rf"^{_TICKET}$")]
 
 
 class Problem(BaseModel):
     """What was wrong: thing, value, rule, remedy."""
 
     error: str
+
+
+class Place(BaseModel):
+    """Where a question is in the queue."""
+
+    place: int = Field(ge=0, description="1 is next; 0 waits no longer")
 
 
 class Started(BaseModel):
@@ -137,7 +145,7 @@ def _sent(
 
 async def _answered(request: Request, workers: Workers, question: Question) -> Response:
     """The answer; of a question whose asker leaves before it, nothing."""
-    answer = asyncio.ensure_future(workers.ask(question))
+    answer = asyncio.ensure_future(workers.ask(question, _ticket(request)))
     left = asyncio.ensure_future(_leaves(request))
     try:
         await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
@@ -148,6 +156,12 @@ async def _answered(request: Request, workers: Workers, question: Question) -> R
     finally:
         answer.cancel()
         left.cancel()
+
+
+def _ticket(request: Request) -> str:
+    """The name under which whoever asks will want to know the place of the question; none if unusable."""
+    ticket = request.headers.get("x-ticket", "")
+    return ticket if re.fullmatch(_TICKET, ticket) else ""
 
 
 async def _leaves(request: Request) -> None:
@@ -173,6 +187,12 @@ def _add_questions(api: FastAPI, workers: Workers) -> None:
     async def compare(request: Request, question: asked.Compare) -> Response:
         files = {"predicted.json": question.predicted, "measured.json": question.measured}
         return await _answered(request, workers, ("compare", ["compare", *files], files))
+
+    @api.get(
+        "/api/waiting/{ticket}", summary="The place in the queue of a question asked with header x-ticket"
+    )
+    async def waiting(ticket: JobName) -> Place:
+        return Place(place=workers.place(ticket))
 
     @api.get("/api/catalog", summary="Models, devices, networks, stacks and studies that are known")
     async def catalog(request: Request) -> Response:

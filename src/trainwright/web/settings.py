@@ -14,7 +14,7 @@ class Settings:
     most_body_bytes: int = 2_000_000
     most_trace_bytes: int = 16_000_000  # of two traces that are compared
     body_s: float = 10.0  # to send a body in
-    answer_s: float = 60.0  # to answer a question in
+    answer_s: float = 60.0  # of a processor, to answer a question in
     most_waiting: int = 128  # questions at a time
     most_jobs: int = 2  # at a time
     most_jobs_waiting: int = 16  # or running

@@ -3,12 +3,15 @@
 import asyncio
 import hashlib
 import multiprocessing
+import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from trainwright.web.settings import Settings
@@ -17,6 +20,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 _WARM = ("plan", ["plan", "gpt2", "h100:8"])
 _MOST_QUESTIONS = 2_000  # of one process, which is then replaced: nothing it may leak adds up
 _START_S = 120.0
+_LOOK_S = 1.0  # between looks at how long a worker has worked
+_PATIENCE = 4.0  # times as long as a question may take, for one that waits for a core
 
 Question = tuple[str, Sequence[str], Mapping[str, Any]]  # kind, arguments, what was uploaded
 
@@ -48,11 +53,22 @@ class _Worker:
                 raise TooLong
             self.ready = True
         self.pipe.send(question)
-        if not self.pipe.poll(within_s):
-            raise TooLong
+        self._wait(within_s)
         self.answered += 1
         status, body = self.pipe.recv()
         return int(status), bytes(body)
+
+    def _wait(self, within_s: float) -> None:
+        """Return when there is an answer; raise TooLong if the process has worked for so long without one.
+
+        Work counts, not time: on a machine that others use too, a question may wait for a core.
+        """
+        began_s, before_s = monotonic(), processor_s(self.process.pid)
+        while not self.pipe.poll(min(within_s, _LOOK_S)):
+            waited_s, now_s = monotonic() - began_s, processor_s(self.process.pid)
+            worked_s = waited_s if before_s is None or now_s is None else now_s - before_s
+            if worked_s > within_s or waited_s > _PATIENCE * within_s:
+                raise TooLong
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
@@ -66,9 +82,17 @@ class _Worker:
         return _Worker(self.folder)
 
 
+def processor_s(pid: int | None) -> float | None:
+    """Processor time of a process so far; nothing where the system does not tell (it does on Linux)."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")  # in the user's and the system's code
+
+
 def _serve(pipe: Connection, folder: str) -> None:
     """Answer until the line is closed, in an empty folder: no name is that of a file there."""
-    import os
     import signal
 
     from trainwright.web.answering import answer, packed, packed_answer
@@ -110,7 +134,8 @@ class Workers:
         self._all: list[_Worker] = []
         self._kept: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._kept_bytes = 0
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _Asked] = {}  # in the order of their arrival
+        self._tickets: dict[str, str] = {}  # of those who want to know their place: the key of their question
         self._slow = asyncio.Semaphore(max(1, settings.workers - 1))
         self._threads = ThreadPoolExecutor(settings.workers, "trainwright-worker")
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -130,11 +155,11 @@ class Workers:
             self._folder.cleanup()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def ask(self, question: Question) -> tuple[int, bytes]:
+    async def ask(self, question: Question, ticket: str = "") -> tuple[int, bytes]:
         """An answer, compressed: one that is kept, one that another waits for just now, or a new one.
 
         Whoever leaves cancels this; a question that nobody waits for any more is dropped unless a worker has
-        it already.
+        it already. With a ticket, `place` tells meanwhile how many are before it.
         """
         key = hashlib.sha256(repr(question).encode()).hexdigest()
         if key in self._kept:
@@ -142,12 +167,29 @@ class Workers:
             return self._kept[key]
         asked = self._asked.get(key) or self._start(key, question)
         asked.waiting += 1
+        if ticket:
+            self._tickets[ticket] = key
         try:
             return await asyncio.shield(asked.answer)
         finally:
+            self._tickets.pop(ticket, None)
             asked.waiting -= 1
             if not (asked.waiting or asked.handed or asked.answer.done()):
                 asked.answer.cancel()
+
+    def place(self, ticket: str) -> int:
+        """The place in the queue of whoever has this ticket: 1 is next, 0 waits no longer.
+
+        What takes long may be passed by what does not.
+        """
+        key, place = self._tickets.get(ticket), 0
+        if key not in self._asked or self._asked[key].handed:
+            return 0
+        for other, asked in self._asked.items():
+            place += not asked.handed
+            if other == key:
+                break
+        return place
 
     def _start(self, key: str, question: Question) -> _Asked:
         if len(self._asked) >= self._settings.most_waiting:

@@ -29,13 +29,32 @@ const field = (label, input) => el("label", {}, label, input);
 const number = (name, value, extra = {}) => el("input", { name, type: "number", min: 1, step: 1, value, inputmode: "numeric", ...extra });
 
 // --- asking ---
-async function ask(path, body, signal) {
-  const response = await fetch(path, body === undefined ? { signal } : {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
-  let value;
+async function ask(path, body, signal, headers = {}) {
+  const send = () => fetch(path, body === undefined ? { signal } : {
+    method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body), signal });
+  let response = await send(), value;
+  for (let tries = 0; response.status === 503 && response.headers.has("retry-after") && tries < 30; tries += 1) { // it has all the questions that it takes
+    say("Many ask just now: asking again…");
+    await new Promise((resolve) => { setTimeout(resolve, 1000 * Number(response.headers.get("retry-after"))); });
+    response = await send();
+  }
   try { value = await response.json(); } catch { value = { error: `the server answered ${response.status}` }; }
   if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
   return value;
+}
+// As ask; while others are before it, says so.
+async function askInTurn(words, path, body, signal) {
+  const ticket = Array.from(crypto.getRandomValues(new Uint8Array(12)), (each) => each.toString(16).padStart(2, "0")).join("");
+  let over = false;
+  const watch = async () => {
+    while (!over && !signal.aborted) {
+      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+      if (over || signal.aborted) return;
+      try { const { place } = await ask(`/api/waiting/${ticket}`, undefined, signal); if (over || signal.aborted) return; say(place ? `Waiting: place ${place} in the queue` : words); if (!place) return; } catch { return; }
+    }
+  };
+  say(words); watch();
+  try { return await ask(path, body, signal, { "x-ticket": ticket }); } finally { over = true; }
 }
 async function known() {
   if (!catalog) catalog = await ask("/api/catalog");
@@ -255,10 +274,10 @@ async function planPage(question) {
     const current = values(form);
     if (current.objective === "time") delete current.objective;
     show("plan", current, push);
-    answer.classList.add("busy"); say("Searching…");
+    answer.classList.add("busy");
     const began = performance.now();
     try {
-      const found = await ask("/api/plan", await planQuestion(current), signal);
+      const found = await askInTurn("Searching…", "/api/plan", await planQuestion(current), signal);
       if (found.instances) { answer.replaceChildren(...recommenderAnswer(found)); say(""); return; }
       const apart = found.algorithms ? islandsAnswer(found) : [], charts = apart.charts || (() => []);
       answer.replaceChildren(...apart, ...(found.plans.length ? planAnswer(found, current, signal, charts) : notesAnswer(found, charts)));
@@ -343,11 +362,11 @@ async function timelinePage(question) {
   const update = latest(async (signal, push) => {
     const current = { ...values(form), plan: form.elements.plan.value.trim().replace(/\s+/g, " ") };
     show("timeline", current, push);
-    answer.classList.add("busy"); say("Simulating…");
+    answer.classList.add("busy");
     try {
       const body = { ...(await subject(current)), plan: current.plan };
       delete body.precision;
-      const step = await ask("/api/simulate", body, signal);
+      const step = await askInTurn("Simulating…", "/api/simulate", body, signal);
       answer.replaceChildren(...timelineAnswer(step, body)); say("");
     } catch (error) { if (error.name === "AbortError") throw error; answer.replaceChildren(problem(error)); } finally { if (!signal.aborted) answer.classList.remove("busy"); }
   });
