@@ -34,7 +34,9 @@ class Copies:
         n = layers / chunks
         stay = np.minimum(turns, layers)
         lone = self.in_turn * chunks
-        first = np.maximum(self.one_s - n * self.forward_s - self.receive_s, 0.0)
+        # The first copy back goes beside the action before, which waits for copies out itself.
+        out = n * self.out_beside_s + np.maximum(n - 2.0, 0.0) * (self.out_s - self.out_beside_s)
+        first = np.maximum(self.one_s - n * self.forward_s - out - self.receive_s, 0.0)
         return (
             (layers - stay) * self.out_beside_s
             + (layers - lone * np.minimum(n, 2.0)) * (self.out_s - self.out_beside_s),

@@ -335,7 +335,7 @@ def _reduce_s(
         inner = whole * (1.0 - edge)
         hidden = inner * share
         near = inside * work + inside / every * waits  # of the first chunk's own pass
-        far = near + others * work
+        far = near + others * (work + waits / every)
         # What is left over of the first chunk's after its own pass, or of all after everything.
         left = np.maximum(hidden * inside / np.maximum(every - 1.0, 1.0) - near, hidden - far)
         total = total + whole * edge + inner - hidden + np.maximum(i * hidden, left)
