@@ -1,9 +1,10 @@
 """How closely the closed form and the simulation agree, over random models, clusters and strategies.
 
-    python benchmarks/agreement.py [DRAWS] [SEED]
+    python benchmarks/agreement.py [DRAWS] [SEED] [sites]
 
 Every draw is a catalog model on a catalog cluster with a random batch and a strategy chosen at random among
 those that are legal and fit. Prints the distribution of simulated over estimated step time, and the worst.
+With `sites`, clusters are two sites joined at 1 to 25 Gb/s, 1 to 30 ms apart; the outermost axis is pp or dp.
 """
 
 import multiprocessing
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright.cluster.load import load_cluster
+from trainwright.cluster.types import Cluster
 from trainwright.cost.load import load_constants
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.step import estimate
@@ -22,6 +24,7 @@ from trainwright.estimate.types import Job
 from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.plan.expand import expand
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.program.lower import lower
 from trainwright.program.setting import Setting
@@ -39,6 +42,8 @@ CLUSTERS = (
     "h200:128",
     "gb200:144", "mi300x:64",
 )  # fmt: skip
+SITES = ("a100:8", "h100:8", "h100:16", "a100:32", "h200:32", "v100-32gb:16")  # each of two
+OUTERMOST = tuple(ORDERS.index(each) for each in ("tp-cp-dp-pp", "tp-cp-pp-dp"))
 STACKS = ("megatron-core", "torchtitan", "generic", "megatron-deepspeed")
 MOST_TASKS = 400_000
 
@@ -52,16 +57,25 @@ class Draw:
     strategy: Strategy
 
 
-def draws(count: int, seed: int) -> Iterator[Draw]:
+def draw_cluster(random: np.random.Generator, sites: bool) -> Cluster:
+    """A catalog cluster, or two of them with a slow link between them."""
+    if not sites:
+        return load_cluster(str(random.choice(CLUSTERS)))
+    rate, latency_ms = 25.0 ** random.uniform(), 30.0 ** random.uniform()
+    return load_cluster(f"{random.choice(SITES)}x2@{rate:.1f}Gbps@{latency_ms:.1f}ms")
+
+
+def draws(count: int, seed: int, sites: bool = False) -> Iterator[Draw]:
     """So many random draws, the same for the same seed."""
     random = np.random.default_rng(seed)
     constants = load_constants()
     made = 0
     while made < count:
-        model, cluster, stack = (str(random.choice(each)) for each in (MODELS, CLUSTERS, STACKS))
+        model = str(random.choice(MODELS))
+        found = draw_cluster(random, sites)
+        stack = str(random.choice(STACKS))
         batch = int(2 ** random.integers(3, 11))
         seq = int(random.choice((2048, 4096, 8192)))
-        found = load_cluster(cluster)
         job = Job(
             graph=build_graph(load_model(model)), cluster=found, stack=constants.stack(stack),
             efficiency=constants.efficiency(found.device), seq=seq, global_batch=batch,
@@ -71,7 +85,7 @@ def draws(count: int, seed: int) -> Iterator[Draw]:
             devices=found.count,
             seq=seq,
             global_batch=batch,
-            fixed={"overlap": (0, 1)},
+            fixed={"overlap": (0, 1)} | ({"order": OUTERMOST} if sites else {}),
             most={},
         )
         every = legal_strategies(space)
@@ -84,7 +98,9 @@ def draws(count: int, seed: int) -> Iterator[Draw]:
             tasks = 30 * 100 * batch / (strategy.dp * strategy.micro_batch)
             if tasks < MOST_TASKS and made < count:
                 made += 1
-                yield Draw(name=f"{model} {cluster} {stack} seq{seq} gb{batch}", job=job, strategy=strategy)
+                yield Draw(
+                    name=f"{model} {found.name} {stack} seq{seq} gb{batch}", job=job, strategy=strategy
+                )
 
 
 def ratio(draw: Draw) -> float:
@@ -118,7 +134,7 @@ KINDS: Mapping[str, Callable[[Strategy], bool]] = {
 Compared = tuple[list[tuple[float, Draw]], list[str]]  # ratios, and what could not be compared
 
 
-def compare(part: tuple[int, int]) -> Compared:
+def compare(part: tuple[int, int, bool]) -> Compared:
     """Both answers to so many draws of a seed."""
     found: list[tuple[float, Draw]] = []
     failed: list[str] = []
@@ -130,11 +146,11 @@ def compare(part: tuple[int, int]) -> Compared:
     return found, failed
 
 
-def main(count: int, seed: int) -> None:
+def main(count: int, seed: int, sites: bool = False) -> None:
     """Print how the two agree."""
     found: list[tuple[float, Draw]] = []
     failed: list[str] = []
-    parts = [(50, 1000 * seed + number) for number in range(-(-count // 50))]
+    parts = [(min(50, count - at), 1000 * seed + at // 50, sites) for at in range(0, count, 50)]
     with suppress(KeyboardInterrupt), multiprocessing.Pool() as pool:  # interrupted, it tells of what it has
         for ratios, errors in pool.imap_unordered(compare, parts):
             found += ratios
@@ -163,4 +179,5 @@ def main(count: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in (sys.argv[1:] + ["2000", "1"][len(sys.argv) - 1 :])))
+    words = [word for word in sys.argv[1:] if word != "sites"]
+    main(*(int(word) for word in (words + ["2000", "1"][len(words) :])), sites="sites" in sys.argv)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, send_s
+from trainwright.cost.collective import Link, all_gather_s, all_reduce_s
 from trainwright.cost.constants import Stack
-from trainwright.cost.network import FAR_S
 from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
 from trainwright.estimate.ranks import Ranks, build_ranks
+from trainwright.estimate.sends import Sends, build_sends
 from trainwright.estimate.stages import Stages, stage_layout
 from trainwright.estimate.tied import Tied, tied_s
 from trainwright.estimate.types import Job
@@ -20,7 +20,6 @@ from trainwright.plan.mapping import AXES
 from trainwright.plan.strategy import PRECISIONS, Strategies
 
 Array = NDArray[np.float64]
-_MANY_BYTES = 1e9  # enough to tell the slope of a send
 Ints = NDArray[np.int64]
 
 _KNOBS = ("dp", "tp", "cp", "pp", "vpp", "ep", "etp", "zero", "shard", "precision")
@@ -71,8 +70,7 @@ class Layouts:
     edge: Array  # share of the first stage's weights in its first layer and before it: nothing hides them
     update_s: Array  # the optimizer's traffic
     update_moved_s: Array  # what offloading it adds
-    send_latency_s: Array  # to the next stage
-    send_s_per_byte: Array
+    sends: Sends
     wait_s: Array  # per microbatch of a pipeline
     accessed: Accessed | None  # where there is expanded memory
 
@@ -137,7 +135,6 @@ class _Builder:
         ]
         update, moved = self._update_s(owned)
         reduce, renew, overlap = self._reduce_s(stages, owned)
-        latency, per_byte = self._send()
         return Layouts(
             stages=stages,
             states=tuple(self._state(each) for each in owned),  # type: ignore[arg-type]
@@ -154,8 +151,7 @@ class _Builder:
             edge=self._edge(owned[0]),
             update_s=update,
             update_moved_s=moved,
-            send_latency_s=latency,
-            send_s_per_byte=per_byte,
+            sends=build_sends(self.links, self.ranks, self.strategies.pp),
             wait_s=self._wait_s(stages),
             accessed=self._accessed(owned) if self.job.cluster.expanded else None,
         )
@@ -289,7 +285,7 @@ class _Builder:
         Inside a site it is left out, as it was when constants were fitted.
         """
         strategies, stack = self.strategies, self.job.stack
-        leaves = (strategies.pp > 1) & (self._send_to(self.ranks.between_ends())[0] >= FAR_S)
+        leaves = build_sends(self.links, self.ranks, strategies.pp).leaves
         if not (self.job.graph.tied and leaves.any()):
             return np.zeros(len(strategies))
         tied = Tied(
@@ -343,23 +339,6 @@ class _Builder:
         # The host updates what it holds at the speed of its own memory.
         there = kept * traffic / (tier.bytes_per_s if tier else rate)
         return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
-
-    def _send(self) -> tuple[Array, Array]:
-        """Latency and seconds per byte of a send to the next stage.
-
-        Where stages lie on both sides of a border between sites, links there are slowest: a stage beside it
-        has one neighbour beyond it and one on its own side, and takes the mean of both.
-        """
-        near, far = (self._send_to(each) for each in (self.ranks.to_next_stage(), self.ranks.between_ends()))
-        leaves = far[0] >= FAR_S
-        latency, per_byte = ((here + there) / 2.0 for here, there in zip(near, far, strict=True))
-        return np.where(leaves, latency, near[0]), np.where(leaves, per_byte, near[1])
-
-    def _send_to(self, stride: Array) -> tuple[Array, Array]:
-        count = len(self.strategies)
-        latency = send_s(self.links, stride, np.zeros(count))
-        much = send_s(self.links, stride, np.full(count, _MANY_BYTES))
-        return latency, (much - latency) / _MANY_BYTES
 
     def _wait_s(self, stages: Stages) -> Array:
         """What some stacks lose per microbatch of a pipeline: pipeline_tp_s and pipeline_stall_s."""

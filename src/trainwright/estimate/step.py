@@ -27,6 +27,7 @@ from trainwright.estimate.network import links as network_links
 from trainwright.estimate.offload import Copies, build_copies
 from trainwright.estimate.picked import at
 from trainwright.estimate.pipeline import Builder, EndTimes, Pipeline
+from trainwright.estimate.sends import Sends
 from trainwright.estimate.shapes import Shapes, distinct_shapes
 from trainwright.estimate.spill import Builder as SpillBuilder
 from trainwright.estimate.spill import Spill, tier_keys
@@ -211,7 +212,8 @@ def _work(
     if spill is not None:
         forward, again = forward + spill.forward_s[0], recompute + spill.backward_s[0]
     overlap = strategies.overlap.astype(float) * job.stack.dp_overlap
-    send, received = _send_s(model, strategies, shape, layout)
+    sends = layouts.sends.take(layout)
+    send, far, received = _send_s(model, strategies, shape, sends)
     layer = layer_times(job, part, layouts, strategies, shape, layout, forward, again, send)
     slack = _slack_s(model, layout, overlap, forward, backward + again)
     turns = (strategies.schedule != SCHEDULES.index("gpipe")) | (microbatches == 1)
@@ -225,6 +227,8 @@ def _work(
         ),
         copies=_copies(model, strategies, shape, layout, microbatches, layer, send),
         send_s=send,
+        far_s=far,
+        sends=sends,
         forwards=job.graph.passes,
         turns=turns.astype(float),
     ).pipeline(model.layers)
@@ -375,14 +379,19 @@ def _end(
     return forward, backward + shown - weights, weights
 
 
-def _send_s(model: Model, strategies: Strategies, shape: Ints, layout: Ints) -> tuple[Array, Array]:
-    """One send to the next stage, exposed; and all that a stage receives of a microbatch."""
-    layouts, stack = model.layouts, model.job.stack
+def _send_s(model: Model, strategies: Strategies, shape: Ints, sends: Sends) -> tuple[Array, Array, Array]:
+    """One send to the next stage, exposed; what one to another site takes more; and all that a stage receives
+    of a microbatch.
+
+    A stage beside a border has one neighbour beyond it and one on its own side, and takes the mean of both.
+    """
+    stack = model.job.stack
     payload = model.layer.costs.hidden_bytes[shape] / strategies.tp
-    one = layouts.send_latency_s[layout] + payload * layouts.send_s_per_byte[layout] + stack.send_s
-    one = np.where(strategies.pp > 1, one, 0.0)
-    sends = (1.0 + model.job.graph.passes) * strategies.vpp
-    return one * (1.0 - stack.pp_overlap * strategies.overlap), sends * one
+    more = sends.more_s(payload)
+    one = np.where(strategies.pp > 1, sends.near_s(payload) + more / 2.0 + stack.send_s, 0.0)
+    shown = np.asarray(1.0 - stack.pp_overlap * strategies.overlap)
+    every = (1.0 + model.job.graph.passes) * strategies.vpp
+    return np.asarray(one * shown), more * shown, np.asarray(every * one)
 
 
 def _copies(
