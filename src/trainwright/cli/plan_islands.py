@@ -98,6 +98,10 @@ def _options(
             found.append(find_apart(replace(request.question, top=1), text, islands))
         except InfeasiblePlan as error:
             refused[text] = str(error)
+        except BadInput as error:  # like more islands than a layer has units: others may do
+            if len(refused) == len(texts) - 1:
+                raise
+            refused[text] = str(error)
     return found, refused
 
 

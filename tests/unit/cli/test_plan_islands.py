@@ -134,6 +134,16 @@ def test_what_cannot_be_asked_is_told(
     assert match in capsys.readouterr().err
 
 
+def test_an_algorithm_that_cannot_be_is_told_beside_those_that_can(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["gpt2-xl", "h100:8x32@1Gbps", "--seq", "1024", "--batch", "512", "--algorithm", "ist,local-sgd"]
+    assert main(["plan", *words]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "32 islands of 8 devices" in shown
+    assert "ist: islands 32: are more than the 25 units" in shown
+
+
 def test_a_plan_file_is_for_its_cluster_and_batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = str(folder / "diloco.plan")
     assert main(["simulate", "gpt2-xl", "h100:8x4@1Gbps", plan, "--seq", "1024"]) == 1
