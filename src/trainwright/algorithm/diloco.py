@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.checks import check_outer, check_whole
-from trainwright.algorithm.exact import whole_compute, whole_memory
+from trainwright.algorithm.exact import Exact, whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.talk import Sum
@@ -36,6 +36,8 @@ class DiLoCo:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights, and the outer model."""
+        if seat.workers == 1:
+            return Exact().begin(network, learning, seat, start)
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
@@ -73,7 +75,7 @@ class DiLoCoMember:
     def step(self, number: int, batch: "Batch") -> Talk[float]:
         """Learn alone; step the outer model where a round ends."""
         loss = self.local.learn(number, batch)
-        if self.seat.workers > 1 and self.algorithm.ends_round(number, self.seat):
+        if self.algorithm.ends_round(number, self.seat):
             total = yield Sum(self.outer - self.local.flat)
             outer_step(self.outer, self.speed, total / self.seat.workers, self.algorithm)
             self.local.set_flat(self.outer)
@@ -82,7 +84,7 @@ class DiLoCoMember:
     def whole(self) -> Talk[dict[str, "torch.Tensor"]]:
         """The outer model."""
         yield from ()
-        return self.local.named(self.outer) if self.seat.workers > 1 else self.local.values()
+        return self.local.named(self.outer)
 
     def kept(self) -> dict[str, Any]:
         """Weights, optimizer and outer model."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy, Weight
 from trainwright.algorithm.checks import check_whole
-from trainwright.algorithm.exact import whole_compute
+from trainwright.algorithm.exact import Exact, whole_compute
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.reducer import GradientMember, Step
@@ -66,6 +66,8 @@ class PowerSgd:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights, no error, and random Q that all share."""
+        if seat.workers == 1:
+            return Exact().begin(network, learning, seat, start)
         import torch
 
         from trainwright.algorithm.local import Local

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.checks import check_outer, check_share, check_whole
 from trainwright.algorithm.diloco import outer_step
-from trainwright.algorithm.exact import whole_compute, whole_memory
+from trainwright.algorithm.exact import Exact, whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
 from trainwright.algorithm.talk import Sum
@@ -66,6 +66,8 @@ class StreamingDiLoCo:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights, and the outer model."""
+        if seat.workers == 1:
+            return Exact().begin(network, learning, seat, start)
         from trainwright.algorithm.local import Local
 
         local = Local(network, learning, start)
@@ -105,8 +107,6 @@ class StreamingMember:
     def step(self, number: int, batch: "Batch") -> Talk[float]:
         """Learn alone; let parts meet, and mix in what earlier meetings found."""
         loss = self.local.learn(number, batch)
-        if self.seat.workers == 1:
-            return loss
         last = number + 1 == self.seat.steps
         if last:
             self._mix_due(number + self.algorithm.delay, self.algorithm.mixed)
@@ -139,7 +139,7 @@ class StreamingMember:
     def whole(self) -> "Talk[dict[str, torch.Tensor]]":
         """The outer model."""
         yield from ()
-        return self.local.named(self.outer) if self.seat.workers > 1 else self.local.values()
+        return self.local.named(self.outer)
 
     def kept(self) -> dict[str, Any]:
         """Weights, optimizer, outer model, and what is still to be mixed in."""
