@@ -117,8 +117,8 @@ def test_a_run_goes_on_from_what_its_workers_remember_after_any_step(text: str) 
         assert torch.equal(value, expected[name]), name
 
 
-# Not those of rounds of one step, which hold no slice between steps, nor a cut that is none: it has the shared
-# weights twice when a round has ended.
+# Not rounds of one step, which hold no slice between steps, nor a cut that is none: it has the shared weights
+# twice when a round has ended.
 @pytest.mark.parametrize("text", [t for t in CASES if "every=1" not in t and "coverage=1" not in t])
 def test_workers_hold_between_steps_what_is_stated(text: str) -> None:
     heard = Heard(text, "mlp", 4, "adamw")
