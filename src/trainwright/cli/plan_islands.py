@@ -77,15 +77,17 @@ def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
     chosen, refused = _options(request, texts, islands)
     exact, job = _exact(request), request.question.job
     step_s = exact.summaries[0].step_s if exact else None
-    found = [summarize_apart(each, job, request.terms, step_s) for each in chosen]
+    insides = {each.job.cluster.count for each in chosen}  # devices of an island
+    told = {inside: _exact_bytes(request, exact, inside) for inside in insides}
+    found = [
+        summarize_apart(each, job, request.terms, step_s, told[each.job.cluster.count]) for each in chosen
+    ]
     if not found and exact is None:
         raise InfeasiblePlan("; ".join(f"{text}: {why}" for text, why in refused.items()))
     notes = exact.notes if exact else (*request.notes, "Exact training does not fit this cluster.")
     inside = found[0].island_devices if found else job.cluster.count // island_counts(job.cluster)[0]
-    return ApartAnswer(
-        notes=notes, exact=exact, exact_bytes=_exact_bytes(request, exact, inside), found=tuple(found),
-        refused=refused,
-    )  # fmt: skip
+    sent = told[inside] if inside in told else _exact_bytes(request, exact, inside)
+    return ApartAnswer(notes=notes, exact=exact, exact_bytes=sent, found=tuple(found), refused=refused)
 
 
 def _options(

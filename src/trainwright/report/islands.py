@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from math import log
 
+from trainwright.algorithm.exact import Exact
+from trainwright.algorithm.message import sent_bytes
+from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import render_algorithm
 from trainwright.algorithm.risk import Risk, risks_like
 from trainwright.cluster.power import Activity, power_w
@@ -27,7 +30,8 @@ class ApartSummary:
 
     `step_s` is the mean over a round, or over the run if it has exact steps too; `island_step_s` the step of
     an island, `sync_s` what meetings add to the mean one. `mfu` counts what islands compute: of a slice, the
-    slice. `sent_bytes_per_step` is what an island sends over the links between islands, on average.
+    slice. `sent_bytes_per_step` is what an island sends over the links between islands, on average over the
+    same steps; `round_sent_bytes` in a round.
     `risks` are what the study measured of the algorithm, on small networks.
     """
 
@@ -68,12 +72,18 @@ class ApartSummary:
     plan: str  # as text, which `trainwright simulate` reads
 
 
-def summarize_apart(option: Option, whole: Job, terms: Terms, exact_s: float | None = None) -> ApartSummary:
-    """A summary of an option; `exact_s` is the exact step that its run may begin or end with."""
+def summarize_apart(
+    option: Option, whole: Job, terms: Terms, exact_s: float | None = None, exact_bytes: float | None = None
+) -> ApartSummary:
+    """A summary of an option; `exact_s` is the exact step that its run may begin or end with.
+
+    `exact_bytes` is what an island sends in such a step; if it is not known, all gradients once.
+    """
     apart, job = option.apart, option.job
     (island,) = summarize(job, stack_strategies([option.strategy]), terms)
     batch, cluster = int(job.global_batch) * apart.islands, whole.cluster
-    step_s = _mean_step_s(option, batch * job.seq, terms, exact_s)
+    share = _exact_share(option, batch * job.seq, terms)
+    step_s = option.step_s if exact_s is None else share * exact_s + (1.0 - share) * option.step_s
     working = island.step_s / step_s
     power = apart.islands * island.power_w * working + float(power_w(cluster, _WAITING)) * (1.0 - working)
     tokens_per_s = batch * job.seq / step_s
@@ -105,7 +115,7 @@ def summarize_apart(option: Option, whole: Job, terms: Terms, exact_s: float | N
         mfu=island.mfu * working,
         hfu=island.hfu * working,
         round_sent_bytes=sent,
-        sent_bytes_per_step=sent / apart.every,
+        sent_bytes_per_step=(1.0 - share) * sent / apart.every + share * _exact_bytes(option, exact_bytes),
         total_bytes=island.total_bytes + (1.0 + job.stack.fragmentation) * option.beside_bytes,
         beside_bytes=option.beside_bytes,
         capacity_bytes=island.capacity_bytes,
@@ -121,13 +131,18 @@ def summarize_apart(option: Option, whole: Job, terms: Terms, exact_s: float | N
     )
 
 
-def _mean_step_s(option: Option, batch_tokens: int, terms: Terms, exact_s: float | None) -> float:
-    """The mean over a round; with exact steps, over the run, as far as it has so many."""
-    exact, steps = option.apart.exact_steps, max(terms.tokens / batch_tokens, 1.0)
-    if not exact or exact_s is None:
-        return option.step_s
-    share = min(exact / steps, 1.0)
-    return share * exact_s + (1.0 - share) * option.step_s
+def _exact_share(option: Option, batch_tokens: int, terms: Terms) -> float:
+    """The share of the run's steps that are exact, as far as it has so many."""
+    return min(option.apart.exact_steps / max(terms.tokens / batch_tokens, 1.0), 1.0)
+
+
+def _exact_bytes(option: Option, known: float | None) -> float:
+    """What an island sends in an exact step."""
+    if known is not None:
+        return known
+    seat = Seat(rank=0, workers=option.apart.islands, steps=1)
+    messages = Exact().messages(option.apart.anatomy, seat, 0)
+    return sum(sent_bytes(each, option.apart.islands) for each in messages)
 
 
 def plan_of(option: Option) -> Plan:

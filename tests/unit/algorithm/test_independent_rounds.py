@@ -10,6 +10,7 @@ from tests.unit.algorithm.test_independent import WORKERS, Plain, momentum_steps
 from trainwright.algorithm.compressor.protocol import Draw  # noqa: E402
 from trainwright.algorithm.compressor.registry import build_compressor  # noqa: E402
 from trainwright.algorithm.partition import Cut  # noqa: E402
+from trainwright.algorithm.train import train  # noqa: E402
 
 Tensors = list[torch.Tensor]
 
@@ -128,3 +129,11 @@ def test_compressed_differences(text: str) -> None:
 
 def flattened(grads: Tensors) -> torch.Tensor:
     return torch.cat([each.reshape(-1) for each in grads])
+
+
+def test_streaming_diloco_of_one_part_that_is_taken_at_once_is_diloco() -> None:
+    task = tried.task_of("mlp")
+    streaming = "streaming-diloco every=4 fragments=1 delay=0 mixed=1"
+    found, plain = (train(task, tried.order_of(t, WORKERS, "adamw")) for t in (streaming, "diloco every=4"))
+    for name, value in plain.values.items():
+        assert found.values[name].numpy() == pytest.approx(value.numpy(), abs=1e-7)

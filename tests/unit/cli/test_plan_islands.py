@@ -47,6 +47,18 @@ def test_exact_training_and_algorithms_are_answered_together(folder: Path) -> No
     assert len(tree["advice"]) > 1
 
 
+def test_bytes_of_exact_steps_are_counted_as_their_time_is(tmp_path: Path) -> None:
+    path = tmp_path / "half.json"
+    words = ["--algorithm", "local-sgd every=50 exact=1000", "--tokens", f"{2000 * 64 * 1024}"]
+    assert main(["plan", *SITES, *words, "--quiet", "--json", str(path)]) == 0
+    tree = json.loads(path.read_text())
+    (found,) = tree["algorithms"]  # half of the 2,000 steps are exact
+    apart = found["round_sent_bytes"] / 50
+    expected = 0.5 * apart + 0.5 * tree["exact_sent_bytes_per_step"]
+    assert found["sent_bytes_per_step"] == pytest.approx(expected)
+    assert found["step_s"] == pytest.approx(0.5 * (found["round_s"] / 50 + tree["plans"][0]["step_s"]))
+
+
 def test_the_measured_risk_is_never_hidden(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (risk, *_) = answer(folder)["algorithms"][0]["risks"]
     assert {"network", "workers", "excess_loss", "low", "high", "seeds", "source"} <= set(risk)
