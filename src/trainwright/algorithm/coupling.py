@@ -2,10 +2,15 @@
 
 Every unit is given a gate, 1 in the network as it is, 0 where a subnetwork is without it. In the gates the
 loss is taken for a quadratic with the curvature H and the minimum 1, where the theory holds: subnetworks find
-M^-1 (H 1 - slope), M being H weighted by the chance that a subnetwork holds one unit, given that it holds the
-other. If H is diagonal, that is 1, and nothing is lost.
+M^-1 H 1, M being H weighted by the chance that a subnetwork holds one unit, given that it holds the other. If
+H is diagonal, that is 1, and nothing is lost.
+
+What that loses, as a share of what the gates are worth, does not change if H is multiplied by a number. The
+worth itself does, and H is small where a network is sure of its answers; so the worth is taken from the
+network: its loss without any unit, less its loss.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +29,8 @@ Array = NDArray[np.float64]
 class Coupling:
     """`off_diagonal` is the share of the squares of H that lies off its diagonal, 0 to 1.
 
-    `excess_loss` is what a merged model of subnetworks loses by it on the gates' quadratic, best scaled;
-    `relative` is that in units of what the gates are worth, f(0) - f(1) of the quadratic.
+    `relative` is what a merged model of subnetworks loses on the gates' quadratic, best scaled, in units of
+    what the gates are worth on it; `excess_loss` is that share of what they are worth to the network.
     """
 
     off_diagonal: float
@@ -33,17 +38,16 @@ class Coupling:
     relative: float
 
 
-def gate_curvature(network: Network, values: Values, batch: Batch) -> tuple[Array, Array]:
-    """The Hessian and gradient of the loss in the gates of all units: a Hessian-vector product each."""
+def gate_curvature(network: Network, values: Values, batch: Batch) -> Array:
+    """The Hessian of the loss in the gates of all units: a Hessian-vector product each."""
     anatomy = network.anatomy
     gates = torch.ones(sum(anatomy.units.values()), requires_grad=True)
     with sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
         loss = network.loss(gated(anatomy, values, gates), batch)
         (slope,) = torch.autograd.grad(loss, gates, create_graph=True)
         each = [torch.autograd.grad(slope[i], gates, retain_graph=True)[0] for i in range(len(gates))]
-    rows = [row.double().numpy() for row in each]
-    bent = np.stack(rows)
-    return 0.5 * (bent + bent.T), slope.detach().double().numpy()
+    bent = np.stack([row.double().numpy() for row in each])
+    return np.asarray(0.5 * (bent + bent.T))
 
 
 def gated(anatomy: Anatomy, values: Values, gates: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -65,11 +69,11 @@ def gated(anatomy: Anatomy, values: Values, gates: torch.Tensor) -> dict[str, to
 
 
 def together(cut: Cut) -> Array:
-    """The chance that a subnetwork holds a unit, given that it holds another; 1 on the diagonal."""
+    """The chance that a subnetwork that holds one unit (row) holds another (column); 1 on the diagonal."""
     groups = list(cut.anatomy.units)
     kinds = np.repeat(np.arange(len(groups)), list(cut.anatomy.units.values()))
     shares = np.array([cut.share(group) for group in groups])
-    found = np.sqrt(np.outer(shares[kinds], shares[kinds]))
+    found = np.tile(shares[kinds], (len(kinds), 1))
     for kind, group in enumerate(groups):
         units = cut.anatomy.units[group]
         inside = (shares[kind] * units - 1) / (units - 1) if units > 1 else 1.0
@@ -78,22 +82,38 @@ def together(cut: Cut) -> Array:
     return np.asarray(found)
 
 
-def coupling(network: Network, values: Values, batch: Batch, cut: Cut) -> Coupling:
-    """The coupling of a trained network, and what it means for subnetworks that are cut like this.
+def coupling(network: Network, values: Values, batch: Batch, cuts: Sequence[Cut]) -> list[Coupling]:
+    """The coupling of a trained network, and what it means for subnetworks of each of some cuts.
 
-    Directions in which the curvature is negative are left out: there the quadratic has no minimum.
+    Directions in which the curvature is negative are left out: there the quadratic has no minimum. So is the
+    slope that a network has where its training is not at an end: no quadratic can answer it there.
     """
-    bent, slope = gate_curvature(network, values, batch)
+    bent = gate_curvature(network, values, batch)
     off = float(1.0 - (np.diag(bent) ** 2).sum() / max((bent**2).sum(), 1e-300))
     eigenvalues, vectors = np.linalg.eigh(bent)
     convex = (vectors * eigenvalues.clip(min=0.0)) @ vectors.T
-    pull = convex.sum(1) - slope  # so that the minimum is where the network is, but for its slope
-    mixed = together(cut) * convex
+    worth = gate_worth(network, values, batch)
+    lost = [relative_loss(convex, together(cut)) for cut in cuts]
+    return [Coupling(off_diagonal=off, excess_loss=each * worth, relative=each) for each in lost]
+
+
+def relative_loss(convex: Array, mixing: Array) -> float:
+    """What subnetworks lose on a quadratic whose minimum is 1, best scaled; of its loss at 0, a share.
+
+    The best scale c of a point x has the loss (c x - 1)'H(c x - 1)/2 = (1'H 1 - (x'H 1)^2 / x'H x)/2.
+    """
+    pull = convex.sum(1)
+    mixed = mixing * convex
     found = np.linalg.lstsq(mixed + 1e-9 * np.trace(mixed) * np.eye(len(mixed)), pull, rcond=None)[0]
-    weight = float(found @ convex @ found)
-    scale = float(found @ pull) / weight if weight > 0 else 1.0
-    best = np.linalg.lstsq(convex, pull, rcond=None)[0]
-    gap = scale * found - best
-    excess = 0.5 * float(gap @ convex @ gap)
-    worth = 0.5 * float(best @ convex @ best)
-    return Coupling(off_diagonal=off, excess_loss=excess, relative=excess / max(worth, 1e-300))
+    weight, whole = float(found @ convex @ found), float(pull.sum())
+    if weight <= 0 or whole <= 0:
+        return 0.0
+    return max(1.0 - float(found @ pull) ** 2 / (weight * whole), 0.0)
+
+
+def gate_worth(network: Network, values: Values, batch: Batch) -> float:
+    """The loss without any unit, less the loss; 0 if units do harm."""
+    none = torch.zeros(sum(network.anatomy.units.values()))
+    with torch.no_grad():
+        without = network.loss(gated(network.anatomy, values, none), batch)
+        return max(float(without - network.loss(values, batch)), 0.0)

@@ -72,7 +72,7 @@ def couplings(experiment: Experiment, cuts: Sequence[str], samples: int) -> list
     )
     algorithms = [parse_algorithm(each) for each in cuts]
     divided = [each.cut(network.anatomy, experiment.workers) for each in algorithms if isinstance(each, Ist)]
-    return [coupling(network, values, chosen, cut) for cut in divided]
+    return coupling(network, values, chosen, divided)
 
 
 @cache

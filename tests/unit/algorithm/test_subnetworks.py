@@ -8,7 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.runtime import algorithms as tried  # noqa: E402
-from trainwright.algorithm.coupling import coupling, gate_curvature, gated  # noqa: E402
+from trainwright.algorithm.coupling import (  # noqa: E402
+    coupling,
+    gate_curvature,
+    gated,
+    relative_loss,
+    together,
+)
 from trainwright.algorithm.learning import Learning  # noqa: E402
 from trainwright.algorithm.network import Mlp  # noqa: E402
 from trainwright.algorithm.partition import Cut, held_sizes, places  # noqa: E402
@@ -18,6 +24,9 @@ from trainwright.algorithm.registry import (  # noqa: E402
     render_algorithm,
 )
 from trainwright.algorithm.teacher import build_task, teach  # noqa: E402
+from trainwright.algorithm.theory.quadratic import homogeneous  # noqa: E402
+from trainwright.algorithm.theory.scale import best_scale  # noqa: E402
+from trainwright.algorithm.theory.subnetworks import Subnetworks  # noqa: E402
 from trainwright.algorithm.train import Order, train  # noqa: E402
 from trainwright.errors import BadInput  # noqa: E402
 from trainwright.model.load import load_model  # noqa: E402
@@ -85,15 +94,15 @@ def test_the_curvature_of_gates_is_that_of_differences() -> None:
     values = {name: each.double() for name, each in network.initial(0).items()}
     torch.set_default_dtype(torch.float64)
     try:
-        bent, slope = gate_curvature(network, values, task.batch(0))
-        ones = torch.ones(len(slope))
+        bent = gate_curvature(network, values, task.batch(0))
+        ones = torch.ones(len(bent))
 
         def loss(gates: torch.Tensor) -> float:
             return float(network.loss(gated(network.anatomy, values, gates), task.batch(0)))
 
         size = 1e-4
         for i, j in ((0, 1), (0, 8), (3, 3)):
-            a, b = (torch.eye(len(slope))[k] * size for k in (i, j))
+            a, b = (torch.eye(len(bent))[k] * size for k in (i, j))
             found = loss(ones + a + b) - loss(ones + a - b) - loss(ones - a + b) + loss(ones - a - b)
             assert bent[i, j] == pytest.approx(found / (4 * size**2), abs=1e-6)
     finally:
@@ -112,12 +121,43 @@ def test_coupling_tells_which_networks_and_coverages_subnetworks_hurt() -> None:
             order = Order(algorithm=parse_algorithm(text), learning=learning, workers=4, steps=120, seed=1)
             found[text] = train(task, order)
         exact = found.pop("ddp")
-        for text, course in found.items():
-            cut = parse_algorithm(text).cut(network.anatomy, 4)  # type: ignore[attr-defined]
-            predicted.append(coupling(network, exact.values, data.validation, cut).excess_loss)
-            gaps.append(course.last.judged["loss"] - exact.last.judged["loss"])
-    assert np.argsort(predicted).tolist() == np.argsort(gaps).tolist()  # the order is foretold
+        cuts = [parse_algorithm(text).cut(network.anatomy, 4) for text in found]  # type: ignore[attr-defined]
+        foretold = coupling(network, exact.values, data.validation, cuts)
+        predicted += [each.excess_loss for each in foretold]
+        gaps += [course.last.judged["loss"] - exact.last.judged["loss"] for course in found.values()]
+    for few, more in ((0, 1), (2, 3)):  # the same network: half of the units, and a quarter
+        assert predicted[few] < predicted[more]
+        assert gaps[few] < gaps[more]
     assert all(0.3 < p / g < 3.0 for p, g in zip(predicted, gaps, strict=True))  # the size roughly
+
+
+def test_coupling_loses_on_a_quadratic_what_theory_says() -> None:
+    source = np.random.default_rng(3)
+    root = source.standard_normal((8, 8))
+    bent = root @ root.T + 0.1 * np.eye(8)
+    anatomy = Mlp(inputs=3, hidden=(8,), classes=2).anatomy
+    for coverage, held in ((0.0, 2), (0.5, 4), (0.75, 6), (1.0, 8)):
+        method = Subnetworks(quadratic=homogeneous(bent, bent.sum(1), 4), held=held)  # its minimum is 1
+        ended = best_scale(method) * method.fixed_point() - 1.0
+        share = (ended @ bent @ ended) / bent.sum()  # of the loss at 0
+        mixing = together(Cut(anatomy=anatomy, workers=4, coverage=coverage))
+        assert relative_loss(bent, mixing) == pytest.approx(share, rel=1e-5, abs=1e-9)
+        assert relative_loss(1e-3 * bent, mixing) == pytest.approx(share, rel=1e-5, abs=1e-9)
+    uncoupled = np.diag(source.random(8))
+    assert relative_loss(uncoupled, together(Cut(anatomy=anatomy, workers=4))) == pytest.approx(0.0, abs=1e-8)
+
+
+def test_gates_of_groups_with_other_shares_end_where_drawn_subnetworks_put_them() -> None:
+    anatomy = Mlp(inputs=3, hidden=(2, 8), classes=2).anatomy
+    cut = Cut(anatomy=anatomy, workers=4)  # half of the first group, a quarter of the other
+    masks = []
+    for number in range(4000):
+        for chosen in cut.draw(number, 0):
+            mask = np.zeros(10)
+            mask[chosen["hidden.0"]], mask[2 + chosen["hidden.1"]] = 1.0, 1.0
+            masks.append(mask)
+    both = np.mean([np.outer(each, each) for each in masks], axis=0)
+    assert together(cut) == pytest.approx(both / np.diag(both)[:, None], abs=0.03)
 
 
 def test_algorithms_are_read_as_they_are_written() -> None:
