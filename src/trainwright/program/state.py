@@ -1,6 +1,6 @@
 """Lowering of what keeps copies of weights equal: gathers, reductions, updates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,7 +107,8 @@ def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
     """After the last microbatch reduce gradients; before the first gather new weights (ZeRO-1, 2).
 
     All blocks of a stage are one bucket: its time, latency paid once, is dealt to them by their size, so that
-    each starts when its own gradients are there.
+    each starts when its own gradients are there. What blocks of reductions follows all that hides on the same
+    devices, as links carry one at a time.
     """
     buckets: dict[tuple[int, Groups, tuple[tuple[str, int], ...]], list[Bundle]] = {}
     for bundle in listed:
@@ -115,13 +116,39 @@ def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
         buckets.setdefault(key, []).append(bundle)
     for bucket in buckets.values():
         _reduce_bucket(builder, bucket, "P")
-    for bucket in reversed(buckets.values()):  # gradients of the last layers are there first
-        _reduce_bucket(builder, bucket, "S")
+    last_first = [*reversed(buckets.values())]  # gradients of the last layers are there first
+    hidden = [
+        (frozenset(bucket[0].mesh.devices), _reduce_bucket(builder, bucket, "S")) for bucket in last_first
+    ]
+    for bucket in last_first:
+        own = frozenset(bucket[0].mesh.devices)
+        _reduce_rest(builder, bucket, [piece for where, pieces in hidden if where & own for piece in pieces])
     _first_sums(builder, listed)
 
 
-def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle], when: str) -> None:
-    """What a bucket does before the first microbatch (P), or after the last (S)."""
+def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle], when: str) -> list[int]:
+    """The steps of a bucket that hide: before the first microbatch (P), or after the last (S)."""
+    return [
+        piece
+        for kind, cost, share in _reductions(builder, bucket, when)
+        for piece in _pieces(builder, bucket, when, kind, cost, share)
+    ]
+
+
+def _reduce_rest(builder: Builder, bucket: Sequence[Bundle], after: Sequence[int]) -> None:
+    """What blocks of a bucket after the last microbatch, once all that hides has ended."""
+    reads = tuple(value for bundle in bucket for value in _gradients(builder, bundle))
+    for kind, cost, share in _reductions(builder, bucket, "S"):
+        if share < 1.0:
+            builder.add(_rest(builder, bucket, "S", kind, cost, share).set(reads=reads, after=tuple(after)))
+
+
+def _reductions(
+    builder: Builder, bucket: Sequence[Bundle], when: str
+) -> Iterator[tuple[str, tuple[float, Groups], float]]:
+    """The collectives of a bucket before the first microbatch (P), or after the last (S): which, how long and
+    among whom, and what may hide of them.
+    """
     total = sum(bundle.elements for bundle in bucket)
     one, width, stack = bucket[0], widths(builder), builder.setting.stack
     if len(one.group) == 1 or not total:
@@ -132,7 +159,7 @@ def _reduce_bucket(builder: Builder, bucket: Sequence[Bundle], when: str) -> Non
         if zero in (1, 2) and phase == ("S" if zero == 1 else "P"):
             seconds += stack.zero_layer_s * sum(_is_layer(builder, bundle) for bundle in bucket)
         if phase == when:
-            _pieces(builder, bucket, phase, kind, (seconds, groups), share)
+            yield kind, (seconds, groups), share
 
 
 def _pieces(
@@ -142,32 +169,42 @@ def _pieces(
     kind: str,
     cost: tuple[float, Groups],
     share: float,
-) -> None:
-    """One collective in pieces, block by block: what hides of each, and together what does not."""
+) -> list[int]:
+    """What hides of a collective, block by block; of gathers, after what does not."""
     total = sum(bundle.elements for bundle in bucket)
-    what, width, (seconds, groups) = ("weights" if phase == "P" else "gradients"), widths(builder), cost
-
-    def step(bundle: Bundle, part: float, blocking: float, after: Sequence[int]) -> Step:
-        size = (width.weight if phase == "P" else width.reduced) * bundle.elements
-        made = _data_step(builder, bundle, f"{what}/{bundle.block}", kind, seconds * part, size)
-        reads = () if phase == "P" else _gradients(builder, bundle)
-        made = _on(made, [bundle], groups).set(span=(0.0, share), lane="data" if phase == "P" else "reduce")
-        return made.set(phase=phase, blocking=blocking, reads=reads, after=tuple(after))
-
-    def rest(after: Sequence[int]) -> Step:
-        return _on(step(bucket[0], 1.0 - share, 1.0, after), bucket, groups).set(span=(share, 1.0))
-
-    first = [builder.add(rest(()))] if phase == "P" and share < 1.0 else []
+    first = []
+    if phase == "P" and share < 1.0:
+        first = [builder.add(_rest(builder, bucket, phase, kind, cost, share))]
     # Weights are needed from the first block on, gradients come from the last one first.
-    listed = bucket if phase == "P" else bucket[::-1]
-    pieces = [
-        builder.add(step(bundle, share * bundle.elements / total, 0.0, first))
-        for bundle in listed
-        if share > 0.0
-    ]
-    if phase == "S" and share < 1.0:
-        reads = tuple(value for bundle in bucket for value in _gradients(builder, bundle))
-        builder.add(rest(pieces).set(reads=reads))
+    listed = (bucket if phase == "P" else bucket[::-1]) if share > 0.0 else ()
+    found = []
+    for bundle in listed:
+        made = _piece(builder, bundle, phase, kind, (cost[0] * share * bundle.elements / total, cost[1]))
+        found.append(builder.add(made.set(span=(0.0, share), blocking=0.0, after=tuple(first))))
+    return found
+
+
+def _rest(
+    builder: Builder,
+    bucket: Sequence[Bundle],
+    phase: str,
+    kind: str,
+    cost: tuple[float, Groups],
+    share: float,
+) -> Step:
+    """What blocks of a collective, for all blocks together."""
+    made = _piece(builder, bucket[0], phase, kind, (cost[0] * (1.0 - share), cost[1]))
+    return _on(made, bucket, cost[1]).set(span=(share, 1.0), blocking=1.0)
+
+
+def _piece(builder: Builder, bundle: Bundle, phase: str, kind: str, cost: tuple[float, Groups]) -> Step:
+    """A part of a collective that takes so long among some groups."""
+    what, width, (seconds, groups) = ("weights" if phase == "P" else "gradients"), widths(builder), cost
+    size = (width.weight if phase == "P" else width.reduced) * bundle.elements
+    made = _data_step(builder, bundle, f"{what}/{bundle.block}", kind, seconds, size)
+    reads = () if phase == "P" else _gradients(builder, bundle)
+    lane = "data" if phase == "P" else "reduce"
+    return _on(made, [bundle], groups).set(phase=phase, lane=lane, reads=reads)
 
 
 def _bucket_times(

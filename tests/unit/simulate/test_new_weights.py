@@ -1,4 +1,7 @@
-"""ZeRO-1 and 2: weights that other devices have updated are there before they are used."""
+"""Sums of gradients and gathers of new weights: in turn on their links, and before what waits for them."""
+
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.plan.expand import expand
 from trainwright.plan.strategy import parse_strategy, stack_strategies
+from trainwright.program.entries import LANES
 from trainwright.program.lower import lower
 from trainwright.program.setting import Setting
 from trainwright.program.tabulate import tabulate
@@ -73,3 +77,17 @@ def test_gradients_and_new_weights_cross_a_slow_link_one_after_the_other() -> No
     line = timeline(job("h100:16x2@10Gbps"), "dp32 mb1 zero1 bf16")
     assert line.step_s > 31 / 32 * 6 * 8.03e9 / 1.25e9
     assert np.nanmax(line.end_s) == line.step_s
+
+
+def test_what_blocks_of_reductions_follows_all_that_hides() -> None:
+    # Generic software hides part of each reduction. Chunks have one each, and links carry one at a time.
+    asked = job("h100:16x2@10Gbps")
+    asked = replace(asked, stack=load_constants().stack("generic"))
+    line = timeline(asked, "dp8 tp2 pp2 vpp4 mb1 zero0 interleaved bf16 order=tp-pp-cp-dp")
+    where = line.table.lane // len(LANES)
+    for place in set(where.tolist()):
+        tasks = [n for n in found(line, "gradients/", " S") if where[n] == place]
+        order = sorted(tasks, key=lambda n: line.start_s[n])
+        assert len(tasks) > 4
+        for one, other in pairwise(order):
+            assert line.start_s[other] >= line.end_s[one] - 1e-9
