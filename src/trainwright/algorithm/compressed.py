@@ -1,6 +1,7 @@
 """Compressed gradients: what each worker sends of its gradient, with or without feedback of the error."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy
@@ -9,7 +10,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
+from trainwright.algorithm.reducer import Step, begin_reduced, draw_of, tell
 
 if TYPE_CHECKING:
     import torch
@@ -41,11 +42,9 @@ class Compressed:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights and an error of 0."""
-        from trainwright.algorithm.local import Local
-
-        local = Local(network, learning, start)
-        kept = remembering(local, "error") if self.feedback else {}
-        return GradientMember(local, seat, CompressedReducer(self, seat, kept))
+        remembered = ("error",) if self.feedback else ()
+        reducer = partial(CompressedReducer, self, seat)
+        return begin_reduced(reducer, remembered, network, learning, seat, start)
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
         """The compressed gradient."""

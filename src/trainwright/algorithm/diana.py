@@ -1,6 +1,7 @@
 """DIANA: compressed differences from a shift that learns the gradient (Mishchenko et al. 2019)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy
@@ -10,7 +11,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
+from trainwright.algorithm.reducer import Step, begin_reduced, draw_of, tell
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -38,11 +39,9 @@ class Diana:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights and shifts of 0."""
-        from trainwright.algorithm.local import Local
-
-        local = Local(network, learning, start)
-        kept = remembering(local, "shift", "mean_shift")
-        return GradientMember(local, seat, DianaReducer(self, seat, kept))
+        remembered = ("shift", "mean_shift")
+        reducer = partial(DianaReducer, self, seat)
+        return begin_reduced(reducer, remembered, network, learning, seat, start)
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
         """The compressed difference."""

@@ -1,6 +1,7 @@
 """EF21: every worker's estimate of its gradient moves by a compressed difference (Richtárik et al. 2021)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy
@@ -10,7 +11,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import whole_compute, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
+from trainwright.algorithm.reducer import Step, begin_reduced, draw_of, tell
 
 if TYPE_CHECKING:
     import torch
@@ -36,11 +37,9 @@ class Ef21:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with all weights and estimates of 0."""
-        from trainwright.algorithm.local import Local
-
-        local = Local(network, learning, start)
-        kept = remembering(local, "estimate", "mean_estimate")
-        return GradientMember(local, seat, Ef21Reducer(self, seat, kept))
+        remembered = ("estimate", "mean_estimate")
+        reducer = partial(Ef21Reducer, self, seat)
+        return begin_reduced(reducer, remembered, network, learning, seat, start)
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
         """The compressed difference."""

@@ -1,6 +1,7 @@
 """MARINA: compressed differences of gradients, and now and then a whole one (Gorbunov et al. 2021)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from trainwright.algorithm.compressor.registry import build_compressor
 from trainwright.algorithm.exact import Exact, whole_memory
 from trainwright.algorithm.message import Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
-from trainwright.algorithm.reducer import GradientMember, Step, draw_of, remembering, tell
+from trainwright.algorithm.reducer import Step, begin_reduced, draw_of, tell
 from trainwright.algorithm.talk import Sum
 from trainwright.errors import BadInput
 
@@ -44,20 +45,19 @@ class Marina:
         return build_compressor(self.by, self.share, self.levels)
 
     def is_whole(self, step: int, seed: int) -> bool:
-        """Whether gradients are averaged exactly in a step; all workers toss the same coin."""
-        return step == 0 or bool(np.random.default_rng([seed, step]).random() < self.whole)
+        """Whether gradients are averaged exactly in a later step; all workers toss the same coin."""
+        return bool(np.random.default_rng([seed, step]).random() < self.whole)
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
-        """A worker with all weights, those before the last step, and the last gradient."""
-        from trainwright.algorithm.local import Local
-
-        local = Local(network, learning, start)
-        kept = remembering(local, "before", "gradient")
-        return GradientMember(local, seat, MarinaReducer(self, seat, kept))
+        """A worker with all weights; those before the last step and the last gradient come with a step."""
+        return begin_reduced(partial(MarinaReducer, self, seat), (), network, learning, seat, start)
 
     def messages(self, anatomy: Anatomy, seat: Seat, step: int) -> tuple[Message, ...]:
-        """A whole gradient or a compressed difference, as the coin falls."""
-        if self.is_whole(step, seat.seed):
+        """A whole gradient or a compressed difference, as the coin falls.
+
+        Whoever begins later in a run begins with a whole one too, unless it takes over a memory.
+        """
+        if step == seat.first or self.is_whole(step, seat.seed):
             return Exact().messages(anatomy, seat, step)
         return packed_messages(self.compressor(), anatomy, seat)
 
@@ -81,7 +81,7 @@ class MarinaReducer:
 
     def reduce(self, gradient: "torch.Tensor", step: Step) -> "Talk[torch.Tensor]":
         """Average exactly, or move the last gradient."""
-        if self.algorithm.is_whole(step.number, self.seat.seed):
+        if not self.kept or self.algorithm.is_whole(step.number, self.seat.seed):
             found = (yield Sum(gradient)) / self.seat.workers
         else:
             _, before = step.local.gradient(step.batch, at=self.kept["before"])

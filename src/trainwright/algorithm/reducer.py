@@ -1,18 +1,20 @@
 """Workers that agree on a gradient in every step, each kind in its own way."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainwright.algorithm.compressor.protocol import Compressor, Draw
-from trainwright.algorithm.protocol import Seat, Talk
+from trainwright.algorithm.exact import ExactMember
+from trainwright.algorithm.protocol import Member, Seat, Talk, Values
 from trainwright.algorithm.talk import Gather
 
 if TYPE_CHECKING:
     import torch
 
+    from trainwright.algorithm.learning import Learning
     from trainwright.algorithm.local import Local
-    from trainwright.algorithm.network import Batch
+    from trainwright.algorithm.network import Batch, Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Reducer(Protocol):
 
 @dataclass(slots=True)
 class GradientMember:
-    """A worker that steps along the gradient that its reducer makes; alone, along its own."""
+    """A worker that steps along the gradient that its reducer makes."""
 
     local: "Local"
     seat: Seat
@@ -45,9 +47,8 @@ class GradientMember:
     def step(self, number: int, batch: "Batch") -> Talk[float]:
         """Learn from the gradient of all."""
         loss, gradient = self.local.gradient(batch)
-        if self.seat.workers > 1:
-            step = Step(number=number, local=self.local, batch=batch)
-            gradient = yield from self.reducer.reduce(gradient, step)
+        step = Step(number=number, local=self.local, batch=batch)
+        gradient = yield from self.reducer.reduce(gradient, step)
         self.local.update(gradient, number)
         return loss
 
@@ -66,9 +67,25 @@ class GradientMember:
         self.reducer.kept = {name: each.clone() for name, each in kept["reducer"].items()}
 
 
-def remembering(local: "Local", *names: str) -> "dict[str, torch.Tensor]":
-    """Vectors of zeros, as long as all weights, for a reducer to remember by."""
-    return {name: local.flat.new_zeros(len(local.flat)) for name in names}
+def begin_reduced(
+    build: "Callable[[dict[str, torch.Tensor]], Reducer]",
+    remembered: tuple[str, ...],
+    network: "Network",
+    learning: "Learning",
+    seat: Seat,
+    start: Values,
+) -> Member:
+    """A worker with all weights, whose reducer remembers vectors under these names, 0 at first.
+
+    Alone it has nobody to agree with, and remembers nothing.
+    """
+    from trainwright.algorithm.local import Local
+
+    local = Local(network, learning, start)
+    if seat.workers == 1:
+        return ExactMember(local, seat)
+    kept = {name: local.flat.new_zeros(len(local.flat)) for name in remembered}
+    return GradientMember(local, seat, build(kept))
 
 
 def draw_of(seat: Seat, number: int) -> Draw:

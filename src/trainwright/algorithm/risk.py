@@ -10,6 +10,8 @@ from importlib.resources import files
 
 from trainwright.algorithm.registry import parse_algorithm
 
+EXACT_STEPS = ("warmup", "exact", "finish")  # hyperparameters that count steps of exact training
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Risk:
@@ -29,6 +31,18 @@ class Risk:
     seeds: int
     source: str  # the command that measured it, and when
     setting: str = ""  # the algorithm with its hyperparameters, as `parse_algorithm` reads it
+    steps: int = 0  # of the runs that were measured; 0: not stated
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """Those of the setting, as they are written."""
+        return dict(word.split("=", 1) for word in self.setting.split()[1:])
+
+    @property
+    def exact_share(self) -> float:
+        """Of the steps that were measured, those that trained the whole model exactly; 0 if not stated."""
+        exact = sum(int(self.hyperparameters.get(name, 0)) for name in EXACT_STEPS)
+        return exact / self.steps if self.steps else 0.0
 
 
 def measured_risks(algorithm_name: str) -> tuple[Risk, ...]:

@@ -95,9 +95,12 @@ def _options(
 ) -> tuple[list[Option], dict[str, str]]:
     """The best option of each algorithm; and for those without one, why."""
     found, refused = [], {}
+    question = replace(request.question, top=1)
+    (batch,) = question.batches
+    steps = request.terms.tokens / (batch * question.job.seq)
     for text in texts:
         try:
-            found.append(find_apart(replace(request.question, top=1), text, islands))
+            found.append(find_apart(question, text, islands, steps))
         except InfeasiblePlan as error:
             refused[text] = str(error)
         except BadInput as error:  # like more islands than a layer has units: others may do

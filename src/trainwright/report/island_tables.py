@@ -13,7 +13,7 @@ from trainwright.units import render_bytes, render_duration, render_si
 
 KEEPS_UP = 0.01  # of the loss: what the study calls keeping up with exact training
 RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk
-_MEASURED_EXACT = 0.15  # of the steps were exact, at least, in the runs of ist whose loss was measured
+_AS_MANY = 0.75  # of the measured share of exact steps, and more, is no other run
 _DAY_S = 86_400.0
 _WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
 _HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
@@ -66,10 +66,11 @@ def island_lines(found: ApartSummary) -> Iterator[str]:
 def _rarely(found: ApartSummary) -> str:
     """That exact steps are a smaller share of this run than they were where the loss was measured."""
     steps = max(found.budget.days * _DAY_S / found.step_s, 1.0)
-    if found.name != "ist" or found.exact_steps >= _MEASURED_EXACT * steps:
+    risk = nearest_risk(found.risks, found.islands, found.every)
+    share = found.exact_steps / steps
+    if risk is None or share >= _AS_MANY * risk.exact_share:
         return ""
-    share = f"{100 * found.exact_steps / steps:.2g} %"
-    return f": {share} of it, where the short runs whose loss was measured had a fifth"
+    return f": {100 * share:.2g} % of it, where runs whose loss was measured had {risk.exact_share:.0%}"
 
 
 def round_lines(found: RoundAccount) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainwright.algorithm.protocol import Algorithm
-from trainwright.algorithm.risk import measured_risks
+from trainwright.algorithm.risk import EXACT_STEPS, measured_risks
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
 from trainwright.estimate.step import estimate
@@ -30,13 +30,14 @@ EVERY = (10, 20, 50, 100, 200, 500)  # steps of a round that are tried; DiLoCo w
 _WORTH = 1.05  # times as fast: what more islands, or rarer meetings, must bring
 
 
-def find_apart(question: Question, text: str, islands: int | None = None) -> Option:
+def find_apart(question: Question, text: str, islands: int | None = None, steps: float = 0.0) -> Option:
     """The best option for an algorithm, of as many islands as are asked for or as levels of the network make.
 
     The fewest islands, and of rounds that are tried the shortest, that another choice beats by 5 % at most:
-    the rarer islands meet and the more they are, the more the loss is at risk.
+    the rarer islands meet and the more they are, the more the loss is at risk. Of a run of so many steps, if
+    they are given, as large a share is exact as of the measured ones.
     """
-    algorithms = list(_algorithms(text))
+    algorithms = list(_algorithms(text, steps))
     options: list[Option] = []
     error: Exception | None = None
     for count in _counts(question, islands):
@@ -56,7 +57,7 @@ def _least(options: list[Option]) -> Option:
     return next(option for option in options if option.step_s <= _WORTH * best_s)
 
 
-def _algorithms(text: str) -> Iterator[Algorithm]:
+def _algorithms(text: str, steps: float) -> Iterator[Algorithm]:
     """The algorithm as it is stated, other hyperparameters as the study had them; with every round that is
     tried, if that is not stated.
     """
@@ -64,7 +65,7 @@ def _algorithms(text: str) -> Iterator[Algorithm]:
     name, *words = text.split()
     stated = dict(word.split("=", 1) for word in words)
     for every in (stated["every"],) if "every" in stated else EVERY:
-        chosen = _measured_setting(name) | stated | {"every": str(every)}
+        chosen = _measured_setting(name, steps) | stated | {"every": str(every)}
         try:
             yield parse_island_algorithm(" ".join([name, *(f"{key}={chosen[key]}" for key in chosen)]))
         except BadInput:  # too short for another hyperparameter
@@ -72,14 +73,20 @@ def _algorithms(text: str) -> Iterator[Algorithm]:
                 raise
 
 
-def _measured_setting(name: str) -> dict[str, str]:
+def _measured_setting(name: str, steps: float) -> dict[str, str]:
     """The hyperparameters that an algorithm's loss was measured with: then the risk is that of the plan.
 
-    Those of a transformer, if there are any.
+    Those of a transformer, if there are any; exact steps as many of so many as there were, if that is known.
     """
     known = [each for each in measured_risks(name) if each.setting]
-    settings = sorted(known, key=lambda each: each.network != "transformer")
-    return dict(word.split("=", 1) for word in settings[0].setting.split()[1:]) if settings else {}
+    if not known:
+        return {}
+    risk = min(known, key=lambda each: each.network != "transformer")
+    setting = risk.hyperparameters
+    for key in EXACT_STEPS if risk.steps and steps else ():
+        if key in setting:
+            setting[key] = str(round(int(setting[key]) * steps / risk.steps))
+    return setting
 
 
 def _counts(question: Question, islands: int | None) -> tuple[int, ...]:

@@ -138,7 +138,7 @@ def risks(study: Study, source: str) -> tuple[Risk, ...]:
             workers=each.setting.workers, excess_loss=round(each.excess_loss.mean, 4),
             low=round(each.excess_loss.low, 4), high=round(each.excess_loss.high, 4),
             accuracy_points=round(each.points.mean, 2), seeds=len(each.curves), source=source,
-            setting=each.method.setting(each.setting.steps),
+            setting=each.method.setting(each.setting.steps), steps=each.setting.steps,
         )
         for each in study.results
         if each.method.kind == "whole" and each.method.name != EXACT and each.setting.network != "noisy-mlp"

@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -97,6 +98,37 @@ def test_workers_ask_in_every_step_for_what_is_stated(text: str, network: str, w
         stated = order.algorithm.messages(heard.task.network.anatomy, order.seat(0), number)
         expected = {kind: workers * size for kind, size in payload(stated).items()}
         assert dict(heard.bytes) == pytest.approx(expected, rel=1e-12)  # a mean over workers is a fraction
+
+
+def test_differences_begin_with_a_whole_gradient_whenever_a_worker_begins() -> None:
+    heard = Heard("marina by=rand-k share=0.3 whole=0.01", "mlp", 3)
+    network, order = heard.task.network, heard.order
+    seats = [replace(order.seat(rank), first=5) for rank in range(3)]
+    start = network.initial(0)
+    heard.members = [order.algorithm.begin(network, order.learning, seat, start) for seat in seats]
+    for number in (5, 6):
+        heard.bytes.clear()
+        heard.step(number)
+        stated = payload(order.algorithm.messages(network.anatomy, seats[0], number))
+        assert dict(heard.bytes) == {kind: 3 * size for kind, size in stated.items()}
+        assert list(stated) == ["all-reduce" if number == 5 else "all-gather"]
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_lone_worker_remembers_weights_and_optimizer_alone(text: str) -> None:
+    heard = Heard(text, "mlp", 1)
+    heard.step(0)
+    heard.step(1)
+    (member,) = heard.members
+    vectors = [each.numel() for each in tensors(member.kept()) if each.numel() > 1]
+    assert sum(vectors) <= 2 * heard.task.network.anatomy.elements  # with one moment
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    branches = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
+    return [each for branch in branches for each in tensors(branch)]
 
 
 @pytest.mark.parametrize("text", CASES)

@@ -53,6 +53,14 @@ def test_what_is_stated_goes_before_what_was_measured() -> None:
     assert any(f"coverage={bare.coverage}" in each for each in settings)  # type: ignore[attr-defined]
 
 
+def test_as_large_a_share_of_a_run_is_exact_as_of_the_measured_ones() -> None:
+    asked, risk = question("h100:8x2@10Gbps"), next(r for r in measured_risks("ist") if r.exact_share > 0)
+    assert 0.15 < risk.exact_share < 0.25
+    option = find_apart(asked, "ist every=30", steps=10_000)
+    assert option.apart.exact_steps == pytest.approx(10_000 * risk.exact_share, rel=0.1)
+    assert find_apart(asked, "ist every=30 warmup=0 finish=9", steps=10_000).apart.exact_steps == 9
+
+
 def test_islands_of_subnetworks_train_less_and_faster() -> None:
     whole, part = (
         found("h100:8x5@10Gbps", text, islands=5)
