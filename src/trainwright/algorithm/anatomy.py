@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from trainwright.errors import BadInput
@@ -41,7 +42,7 @@ class Weight:
         return self.block is None and not any(self.axes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Anatomy:
     """The weights of a model in their order, and how many units each group has.
 
@@ -61,17 +62,17 @@ class Anatomy:
                     rule = f"has a dim of {size}, and its units of {axis.group} make another size"
                     raise BadInput("weight", weight.name, rule, "correct the axes")
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Numbers in all weights."""
         return sum(weight.elements for weight in self.weights)
 
-    @property
+    @cached_property
     def partitioned(self) -> tuple[Weight, ...]:
         """Weights that subnetworks divide."""
         return tuple(weight for weight in self.weights if not weight.shared)
 
-    @property
+    @cached_property
     def shared(self) -> tuple[Weight, ...]:
         """Weights that every worker holds."""
         return tuple(weight for weight in self.weights if weight.shared)

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# Digits, digits under more noise, samples that are given, text.
-Contest = Literal["mlp", "noisy-mlp", "given-mlp", "transformer"]
+Contest = Literal["mlp", "given-mlp", "transformer"]  # digits, samples that are given, text
 Kind = Literal["whole", "small", "ensemble"]
-# Samples a step.
-BATCHES: Mapping[Contest, int] = {"mlp": 128, "noisy-mlp": 128, "given-mlp": 128, "transformer": 32}
+BATCHES: Mapping[Contest, int] = {"mlp": 128, "given-mlp": 128, "transformer": 32}  # samples a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,7 @@ from trainwright.algorithm.network import Batch, Values, cross_entropy
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """Norms first (without bias), rectifiers, learned positions, the head tied to the embedding.
-
-    Embeddings and norms are shared.
-    """
+    """Norms first, learned positions, the head tied to the embedding; embeddings and norms are shared."""
 
     vocab: int
     seq: int
@@ -76,12 +73,12 @@ class Transformer:
         x = F.embedding(inputs, values["embedding"]) + values["positions"][: inputs.shape[1]]
         for i in range(self.layers):
             x = x + self._attend(values, f"layer.{i}", x)
-            y = F.layer_norm(x, (self.hidden,), values[f"layer.{i}.norm2"])
-            x = x + F.linear(F.relu(F.linear(y, values[f"layer.{i}.up"])), values[f"layer.{i}.down"])
-        return F.linear(F.layer_norm(x, (self.hidden,), values["norm"]), values["embedding"])
+            y = F.rms_norm(x, (self.hidden,), values[f"layer.{i}.norm2"])
+            x = x + F.linear(F.gelu(F.linear(y, values[f"layer.{i}.up"])), values[f"layer.{i}.down"])
+        return F.linear(F.rms_norm(x, (self.hidden,), values["norm"]), values["embedding"])
 
     def _attend(self, values: Values, name: str, x: torch.Tensor) -> torch.Tensor:
-        x = F.layer_norm(x, (self.hidden,), values[f"{name}.norm1"])
+        x = F.rms_norm(x, (self.hidden,), values[f"{name}.norm1"])
         q, k, v = (
             F.linear(x, values[f"{name}.{each}"]).view(*x.shape[:2], -1, self.head_width).transpose(1, 2)
             for each in ("q", "k", "v")

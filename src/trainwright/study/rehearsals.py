@@ -17,7 +17,7 @@ from trainwright.algorithm.experiment import Contest, Curve, Experiment, Mark
 from trainwright.report.files import make_folder, render_json, save_text
 
 # That the curvature is taken on; a sample of text is a window of many characters.
-_SAMPLES: Mapping[Contest, int] = {"mlp": 512, "noisy-mlp": 512, "given-mlp": 512, "transformer": 64}
+_SAMPLES: Mapping[Contest, int] = {"mlp": 512, "given-mlp": 512, "transformer": 64}
 Done = Callable[[str], None]
 
 

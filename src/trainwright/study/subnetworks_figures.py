@@ -21,7 +21,7 @@ def study_figures(study: Study) -> list[Figure]:
     """Theory, curves of each setting, coupling, map."""
     found, places = [_quadratics(study), _accuracy(study)], study_map(study)
     for setting in study.settings:
-        if setting.workers == WORKERS and setting.network != "noisy-mlp":
+        if setting.workers == WORKERS:
             results = [r for r in study.of(setting.network, setting.workers) if r.method.name in _SHOWN]
             number = "loss" if setting.network == "transformer" else "accuracy"
             found += [_steps(results, number), _bytes(results, number)]

@@ -141,7 +141,7 @@ def risks(study: Study, source: str) -> tuple[Risk, ...]:
             setting=each.method.setting(each.setting.steps), steps=each.setting.steps,
         )
         for each in study.results
-        if each.method.kind == "whole" and each.method.name != EXACT and each.setting.network != "noisy-mlp"
+        if each.method.kind == "whole" and each.method.name != EXACT
     )  # fmt: skip
 
 
