@@ -142,7 +142,7 @@ def _tell(study: "Study", notes: list[str]) -> None:
         printed.show(console, tables.result_table(study, setting.network, setting.workers))
     if study.estimates:
         printed.show(console, tables.coupling_table(study))
-    if tables.study_map(study):
+    if study.places:
         printed.show(console, tables.map_table(study))
     for line in tables.study_lines(study):
         printed.show(console, printed.indented(console, line))

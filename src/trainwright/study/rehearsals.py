@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -51,25 +51,31 @@ def run_experiments(
     return found
 
 
-def run_estimates(
-    asked: Sequence[tuple[Experiment, tuple[str, ...]]],
-    folder: Path | None,
-    done: Done,
-    pool: ProcessPoolExecutor,
-) -> list[Estimate]:
-    """The coupling of networks that experiments train, for every cut asked for."""
-    found = {}
-    for experiment, cuts in asked:
-        if (tree := _read(folder, (experiment, cuts))) is not None:
-            found[experiment] = tree
-    for (experiment, cuts), tree in _carried_out(
-        pool, _estimated, [(experiment, cuts) for experiment, cuts in asked if experiment not in found]
-    ):
-        _keep(folder, (experiment, cuts), tree)
-        found[experiment] = tree
-    for experiment, _ in asked:
-        done(f"coupling of {_named(experiment)}")
-    return [Estimate(experiment=experiment, **row) for experiment, _ in asked for row in found[experiment]]
+Asked = tuple[Experiment, tuple[str, ...]]  # who trains a network, and cuts of it
+
+
+def begin_estimates(
+    asked: Sequence[Asked], folder: Path | None, pool: ProcessPoolExecutor
+) -> dict[Asked, "Future[Any]"]:
+    """Ask for the coupling of networks that experiments train, for every cut; what is kept is at hand."""
+    found: dict[Asked, Future[Any]] = {}
+    for each in asked:
+        if (tree := _read(folder, each)) is None:
+            found[each] = pool.submit(_estimated, *each)
+        else:
+            found[each] = Future()
+            found[each].set_result(tree)
+    return found
+
+
+def end_estimates(begun: Mapping[Asked, "Future[Any]"], folder: Path | None, done: Done) -> list[Estimate]:
+    """What was asked for."""
+    found = []
+    for asked, future in begun.items():
+        _keep(folder, asked, future.result())
+        found += [Estimate(experiment=asked[0], **row) for row in future.result()]
+        done(f"coupling of {_named(asked[0])}")
+    return found
 
 
 def _carried_out(

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 
 from trainwright.algorithm.experiment import Contest, Curve, Experiment, Given, Kind
+from trainwright.study.algorithm_map import STEPS, WORKERS, Place, build_map
 from trainwright.study.intervals import Interval, interval
 from trainwright.study.quadratic_cases import Ending, endings
-from trainwright.study.rehearsals import Estimate, all_cores, run_estimates, run_experiments
+from trainwright.study.rehearsals import Estimate, all_cores, begin_estimates, end_estimates, run_experiments
 
 Tell = Callable[[int, int, str], None]
 EXACT, OURS = "ddp", "ist"
-_MARKS = 6  # points of a curve
+_MARKS = 4  # points of a curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ METHODS = (
 )
 CONTROLS = ("small", "small local-sgd", "ensemble")
 _APART = ("ist apart", "ist disjoint")  # what the coupling speaks of: nothing is trained whole
-_SOME = (EXACT, "local-sgd", OURS, "small", "ensemble")
+_FEW = (EXACT, OURS, "small", "ensemble")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class Setting:
 _ALL = tuple(each.name for each in METHODS)
 _MLP_RATES, _TEXT_RATES = (6e-3, 1.2e-2), (8e-3, 1.6e-2)
 FULL = (
-    Setting(network="mlp", workers=2, steps=300, rates=_MLP_RATES, methods=_SOME),
+    Setting(network="mlp", workers=2, steps=300, rates=_MLP_RATES, methods=_FEW),
     Setting(network="mlp", workers=4, steps=300, rates=_MLP_RATES, methods=_ALL),
     Setting(network="transformer", workers=4, steps=130, rates=_TEXT_RATES, methods=_ALL),
 )
@@ -145,7 +147,7 @@ class Result:
         return self.exact[0].last.sent_bytes / self.sent_bytes if self.sent_bytes else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """All of it."""
 
@@ -166,6 +168,16 @@ class Study:
         """What was compared on."""
         return tuple(dict.fromkeys(each.setting for each in self.results))
 
+    @cached_property
+    def places(self) -> list[Place]:
+        """The map, by the losses of the transformer with four workers; none without all methods there."""
+        measured = {each.method.name: each for each in self.of("transformer", WORKERS)}
+        if len(measured) < len(METHODS):
+            return []
+        excess = {name: each.excess_loss.high for name, each in measured.items()}
+        settings = {each.name: each.setting(STEPS) for each in METHODS if each.kind == "whole"}
+        return build_map(settings, excess, EXACT)
+
 
 def run_study(settings: Sequence[Setting], folder: Path | None, tell: Tell) -> Study:
     """Theory, training, coupling; experiments that the folder has are read, new ones are kept there."""
@@ -185,11 +197,12 @@ def run_study(settings: Sequence[Setting], folder: Path | None, tell: Tell) -> S
             for setting in settings
             if _cuts(setting)
         }
+        asked = [(experiment, _cuts(setting)) for setting, experiment in exact.items()]
+        estimating = begin_estimates(asked, folder, pool)
         later = run_experiments(
             [each for key, rate in rates.items() for each in _seeds(*key, rate)], folder, done, pool
         )
-        asked = [(experiment, _cuts(setting)) for setting, experiment in exact.items()]
-        estimates = run_estimates(asked, folder, done, pool)
+        estimates = end_estimates(estimating, folder, done)
         ended = tuple(theory.result())
     curves = first | later
     results = [_result(*key, rate, rates[key[0], EXACT], curves) for key, rate in rates.items()]

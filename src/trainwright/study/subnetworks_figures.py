@@ -9,7 +9,6 @@ from trainwright.study.subnetworks_tables import (
     coupling_rows,
     keeps_up,
     ordered_pairs,
-    study_map,
 )
 from trainwright.study.subnetworks_times import clocks
 
@@ -19,7 +18,7 @@ _SHOWN = ("ddp", "local-sgd", "diloco", "ist", "ist disjoint", "top-k", "power-s
 
 def study_figures(study: Study) -> list[Figure]:
     """Theory, curves of each setting, coupling, map."""
-    found, places = [_quadratics(study), _accuracy(study)], study_map(study)
+    found, places = [_quadratics(study), _accuracy(study)], study.places
     for setting in study.settings:
         if setting.workers == WORKERS:
             results = [r for r in study.of(setting.network, setting.workers) if r.method.name in _SHOWN]

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from trainwright.algorithm.risk import Risk
 from trainwright.report.tables import table
-from trainwright.study.algorithm_map import STEPS, TOLERANCES, WORKERS, Place, build_map, memory_bytes
+from trainwright.study.algorithm_map import STEPS, TOLERANCES, Place, memory_bytes
 from trainwright.study.intervals import Interval
 from trainwright.study.subnetworks import CONTROLS, EXACT, METHODS, OURS, Result, Setting, Study, mean_marks
 from trainwright.study.subnetworks_times import clocks
@@ -20,7 +20,7 @@ POINTS, LOSS, TIMES = 1.0, 0.01, 4.0
 
 def study_tables(study: Study) -> Mapping[str, list[Row]]:
     """Every table by the name of its file."""
-    places = study_map(study)
+    places = study.places
     return {
         "results": [result_row(each) for each in study.results],
         "quadratics": [asdict(each) | {"agrees": each.agrees} for each in study.endings],
@@ -94,18 +94,6 @@ def coupling_rows(study: Study) -> list[Row]:
             }
         )  # fmt: skip
     return found
-
-
-def study_map(study: Study) -> list[Place]:
-    """The map by what was measured on the transformer with four workers; none without all methods there."""
-    measured = {each.method.name: each for each in study.of("transformer", WORKERS)}
-    if len(measured) < len(METHODS):
-        return []
-    excess = {name: each.excess_loss.high for name, each in measured.items()}
-    settings = {
-        each.name: each.setting(STEPS) for each in METHODS if each.kind == "whole" and each.name in measured
-    }
-    return build_map(settings, excess, EXACT)
 
 
 def place_rows(place: Place) -> list[Row]:
@@ -256,7 +244,7 @@ def map_table(study: Study, latency: str = "1 ms") -> Table:
             place.size, place.bandwidth,
             *(f"{place.choice[most]} {place.speedup[most]:.1f}x" for most in TOLERANCES),
         ]
-        for place in study_map(study)
+        for place in study.places
         if place.latency == latency
     ]  # fmt: skip
     heads = ["model", "links", *(f"loss +{most:.0%} at most" for most in TOLERANCES)]
