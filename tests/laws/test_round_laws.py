@@ -87,6 +87,8 @@ CASES = [
     ("dp4 tp2 mb1 bf16", "ist every=20 coverage=0.4", 5),
     ("dp4 pp2 mb1 zero1 1f1b bf16", "streaming-diloco every=40 delay=6", 2),
     ("dp8 mb2 zero3 bf16", "local-sgd every=8", 2),
+    ("dp8 mb1 zero1 bf16", "compressed by=rand-k share=0.1 feedback=no", 2),
+    ("dp4 pp2 mb1 zero1 1f1b bf16", "power-sgd rank=16", 4),
 ]
 
 

@@ -48,9 +48,9 @@ def whole_memory(anatomy: Anatomy, beside: float = 0.0) -> Memory:
     return Memory(weights=count, gradients=count, moments=count, beside=beside * count)
 
 
-def whole_compute(anatomy: Anatomy, step_flops: float = 0.0) -> Compute:
+def whole_compute(anatomy: Anatomy, step_flops: float = 0.0, step_bytes: float = 0.0) -> Compute:
     """Forward and backward through the whole model: three times the forward FLOPs."""
-    return Compute(sample_flops=3.0 * forward_flops(anatomy), step_flops=step_flops)
+    return Compute(sample_flops=3.0 * forward_flops(anatomy), step_flops=step_flops, step_bytes=step_bytes)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,11 @@ from trainwright.algorithm.protocol import Algorithm, Seat
 from trainwright.algorithm.streaming import StreamingDiLoCo
 
 
+def round_steps(algorithm: Algorithm) -> int:
+    """After how many steps workers begin to tell the same again: 1 if they tell something in each."""
+    return int(getattr(algorithm, "every", 1))
+
+
 def meets(algorithm: Algorithm, seat: Seat, step: int) -> bool:
     """Whether a run can be kept after a step: no worker has learned what others have not been told.
 

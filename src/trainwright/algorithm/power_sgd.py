@@ -99,13 +99,17 @@ class PowerSgd:
         return Memory(weights=count, gradients=count, moments=count, beside=kept if workers > 1 else 0)
 
     def compute(self, anatomy: Anatomy, workers: int) -> Compute:
-        """The whole model, three products with each matrix, and P and Q made orthonormal (2 m r^2)."""
+        """The whole model, three products with each matrix, and P and Q made orthonormal (2 m r^2).
+
+        Two of the products read the matrix; the third writes the gradient.
+        """
         if workers == 1:
             return whole_compute(anatomy)
         reduced = [each for each in self.matrices(anatomy) if each.reduced]
         products = sum(6.0 * each.rows * each.columns * each.rank for each in reduced)
         bases = sum(2.0 * (each.rows + each.columns) * each.rank**2 for each in reduced)
-        return whole_compute(anatomy, products + bases)
+        read = sum(2.0 * FLOAT_BYTES * each.rows * each.columns for each in reduced)
+        return whole_compute(anatomy, products + bases, read)
 
 
 @dataclass(slots=True)

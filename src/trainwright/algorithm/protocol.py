@@ -42,10 +42,14 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """FLOPs of a worker: forward and backward for every sample of its own, and beside them in every step."""
+    """FLOPs of a worker: forward and backward for every sample of its own, and beside them in every step.
+
+    `step_bytes` of memory are read and written for the latter, beyond gradients and what is remembered.
+    """
 
     sample_flops: float
     step_flops: float = 0.0
+    step_bytes: float = 0.0
 
 
 class Member(Protocol):

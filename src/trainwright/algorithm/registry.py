@@ -67,9 +67,21 @@ def render_algorithm(algorithm: Algorithm) -> str:
     """The text that `parse_algorithm` reads."""
     name = next(name for name, kind in ALGORITHMS.items() if type(algorithm) is kind)
     given = {each.name: getattr(algorithm, each.name) for each in fields(algorithm)}  # type: ignore[arg-type]
-    words = [f"{key}={_written(value)}" for key, value in given.items()]
+    words = [f"{key}={written(value)}" for key, value in given.items()]
     return " ".join([name, *words])
 
 
-def _written(value: object) -> str:
+def has_rounds(name: str) -> bool:
+    """Whether workers of an algorithm meet every so many steps, rather than in each."""
+    return any(each.name == "every" for each in fields(ALGORITHMS[name]))
+
+
+def short_name(algorithm: Algorithm) -> str:
+    """The name of an algorithm, with its compressor if it has one: `compressed-rand-k`."""
+    name = render_algorithm(algorithm).split()[0]
+    return f"{name}-{algorithm.by}" if hasattr(algorithm, "by") else name
+
+
+def written(value: object) -> str:
+    """A hyperparameter's value as text."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -7,10 +7,14 @@ import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from trainwright.algorithm.registry import parse_algorithm
+from trainwright.algorithm.protocol import Algorithm
+from trainwright.algorithm.registry import parse_algorithm, short_name, written
 
 EXACT_STEPS = ("warmup", "exact", "finish")  # hyperparameters that count steps of exact training
+HIDDEN = {"mlp": 256, "transformer": 32}  # sizes of the networks that were measured
+_MORE_TELLS_MORE = ("share", "levels", "coverage")  # hyperparameters: less of them is a larger risk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,28 +49,43 @@ class Risk:
         return exact / self.steps if self.steps else 0.0
 
 
-def measured_risks(algorithm_name: str) -> tuple[Risk, ...]:
-    """All that was measured of an algorithm: by network, count of workers and setting."""
-    return tuple(each for each in all_risks() if each.algorithm == algorithm_name)
+def measured_risks(text: str) -> tuple[Risk, ...]:
+    """All that was measured of an algorithm: by network, count of workers and setting.
+
+    With another compressor it is another algorithm. What we would use comes before other settings.
+    """
+    name = short_name(parse_algorithm(text))
+    return tuple(each for each in all_risks() if short_name(_algorithm(each)) == name)
 
 
 def risks_like(text: str) -> tuple[Risk, ...]:
-    """All that was measured of an algorithm, the settings that differ least from this one first.
+    """All that was measured of an algorithm, the settings that differ least from this one first."""
+    return tuple(
+        sorted(measured_risks(text), key=lambda risk: sum(a != b for _, a, b in _compared(text, risk)))
+    )
 
-    A word, like the name of a compressor, weighs more than numbers.
+
+def beyond_measured(text: str, risk: Risk) -> str:
+    """In what an algorithm goes beyond the setting that was measured; nothing if in nothing.
+
+    Rounds and exact steps are not looked at: they are those of a longer run.
     """
-    asked = parse_algorithm(text)
+    for name, asked, measured in _compared(text, risk):
+        other = asked != measured if isinstance(asked, (str, bool)) else False
+        if other or (name in _MORE_TELLS_MORE and asked < measured):
+            return f"{name}={written(asked)} was not measured, but {name}={written(measured)}"
+    return ""
 
-    def differing(risk: Risk) -> tuple[int, int]:
-        other = parse_algorithm(risk.setting or risk.algorithm)
-        names = [each.name for each in fields(asked)]  # type: ignore[arg-type]
-        values = [(getattr(asked, name), getattr(other, name)) for name in names]
-        return (
-            sum(a != b for a, b in values if isinstance(a, str)),
-            sum(a != b for a, b in values if not isinstance(a, str)),
-        )
 
-    return tuple(sorted(measured_risks(text.split()[0]), key=differing))
+def _compared(text: str, risk: Risk) -> list[tuple[str, Any, Any]]:
+    """The hyperparameters of an algorithm by name, and those that were measured."""
+    asked, measured = parse_algorithm(text), _algorithm(risk)
+    names = [each.name for each in fields(asked)]  # type: ignore[arg-type]
+    return [(name, getattr(asked, name), getattr(measured, name)) for name in names]
+
+
+def _algorithm(risk: Risk) -> Algorithm:
+    return parse_algorithm(risk.setting or risk.algorithm)
 
 
 @cache

@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--algorithm",
         metavar="LIST",
-        help='also islands that train apart and meet rarely: "diloco,ist", "local-sgd", "streaming-diloco", '
+        help='also islands that train apart and meet rarely ("diloco,ist", "local-sgd", "streaming-diloco") '
+        'or tell compressed gradients in every step ("compressed by=rand-k", "power-sgd", "diana", "ef21"), '
         'with hyperparameters if you like ("diloco every=100"); with the risk to the loss as measured',
     )
     parser.add_argument(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trainwright.algorithm.registry import short_name
 from trainwright.cli.answer import Answer, answer_of, json_of
 from trainwright.cli.request import Request, parse_request
 from trainwright.errors import BadInput, InfeasiblePlan
@@ -113,9 +114,7 @@ def _options(
 def parse_algorithms(text: str) -> tuple[str, ...]:
     """The algorithms of a list with commas, each with hyperparameters if some are stated."""
     texts = tuple(" ".join(each.split()) for each in text.split(","))
-    for each in texts:
-        parse_island_algorithm(each)
-    names = [each.split()[0] for each in texts]
+    names = [short_name(parse_island_algorithm(each)) for each in texts]
     if len(set(names)) < len(names):
         raise BadInput("--algorithm", text, "names one twice", "compare its hyperparameters in two commands")
     return texts

@@ -1,35 +1,48 @@
-"""Islands of a plan: groups of devices that train apart and meet every so many steps."""
+"""Islands of a plan: groups of devices that train apart and meet every so many steps, or say less in each."""
 
 from dataclasses import replace
 
+from trainwright.algorithm.meeting import round_steps
 from trainwright.algorithm.protocol import Algorithm
-from trainwright.algorithm.registry import parse_algorithm, render_algorithm
+from trainwright.algorithm.registry import (
+    ALGORITHMS,
+    has_rounds,
+    parse_algorithm,
+    render_algorithm,
+    short_name,
+)
 from trainwright.errors import BadInput
 from trainwright.plan.plan import Apart, Plan, Synchronise
 
-APART = ("local-sgd", "diloco", "streaming-diloco", "ist")  # algorithms whose workers can be islands
+_NO_ISLANDS = {  # why the workers of an algorithm are none, and what to do
+    "ddp": (
+        "is exact training, which is planned beside all others",
+        "name another, or leave out --algorithm",
+    ),
+    "marina": ("takes most gradients twice, which no plan says", "use diana: it sends as little"),
+}
+APART = tuple(name for name in ALGORITHMS if name not in _NO_ISLANDS)
 _SLICED = {"heads": "@attention", "ffn": "@ffn"}  # dims that subnetworks divide, and the operators of each
 
 
 def parse_island_algorithm(text: str) -> Algorithm:
-    """The algorithm that a text states, if its workers meet once in so many steps."""
+    """The algorithm that a text states, if its workers can be islands."""
     algorithm, name = parse_algorithm(text), text.split()[0]
-    if name not in APART:
-        rule = "tells something in every step, so its workers are no islands"
-        raise BadInput("algorithm", text, rule, f"use one of {', '.join(APART)}")
+    if name in _NO_ISLANDS:
+        raise BadInput("algorithm", text, *_NO_ISLANDS[name])
     return algorithm
 
 
 def set_apart(plan: Plan, algorithm: Algorithm, islands: int) -> Plan:
     """The plan of one island done by several, that learn together in the way of an algorithm."""
     name, *words = render_algorithm(algorithm).split()
-    every = next(int(word.removeprefix("every=")) for word in words if word.startswith("every="))
+    every = round_steps(algorithm)
     by = " ".join([name, *(word for word in words if not word.startswith("every="))])
     apart = [Apart(ops="*", dim="batch", parts=islands)]
     if name == "ist":
         apart += [Apart(ops=ops, dim=dim, parts=islands) for dim, ops in _SLICED.items()]
     return replace(
-        plan, name=f"{plan.name} | {islands} islands, {name} every={every}",
+        plan, name=f"{plan.name} | {islands} islands, {short_name(algorithm)} every={every}",
         transforms=(*apart, *plan.transforms), synchronise=Synchronise(every=every, by=by),
     )  # fmt: skip
 
@@ -64,8 +77,14 @@ def islands_of(plan: Plan) -> int:
 def algorithm_of(plan: Plan) -> Algorithm:
     """How the islands of a plan learn together."""
     assert plan.synchronise is not None
-    name, *words = plan.synchronise.by.split()
-    return parse_island_algorithm(" ".join([name, f"every={plan.synchronise.every}", *words]))
+    every, by = plan.synchronise.every, plan.synchronise.by
+    name, *words = by.split()
+    if name not in ALGORITHMS or has_rounds(name):
+        return parse_island_algorithm(" ".join([name, f"every={every}", *words]))
+    if every != 1:
+        rule = f"tells something in every step, and the plan says every {every}"
+        raise BadInput("synchronise by", by, rule, "write synchronise every 1, or use diloco")
+    return parse_island_algorithm(by)
 
 
 def island_plan(plan: Plan) -> Plan:

@@ -6,8 +6,10 @@ import numpy as np
 
 from trainwright.algorithm.anatomy import Anatomy
 from trainwright.algorithm.ist import Ist, check_units
+from trainwright.algorithm.meeting import round_steps
 from trainwright.algorithm.message import FLOAT_BYTES, Message, sent_bytes
 from trainwright.algorithm.protocol import Algorithm, Seat
+from trainwright.cluster.sites import BETWEEN
 from trainwright.cluster.types import Cluster
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
 from trainwright.cost.constants import Stack
@@ -33,7 +35,7 @@ class Apartness:
     @property
     def every(self) -> int:
         """Steps of a round."""
-        return int(self.algorithm.every)  # type: ignore[attr-defined]
+        return round_steps(self.algorithm)
 
     @property
     def exact_steps(self) -> int:
@@ -50,8 +52,8 @@ class Apartness:
 class Meeting:
     """What is told after so many steps of a round: it must have arrived `delay` steps later.
 
-    `link_s` is the time on the links between islands, `apply_s` what devices then do with it: the outer step,
-    and the gather inside the island of what each device has taken part in for the others.
+    `link_s` is the time on the links between islands, `apply_s` what devices do with it: an outer step, or
+    compressing gradients, and the gather inside the island of what each device has taken part in for others.
     """
 
     after: int
@@ -114,9 +116,14 @@ def island_cluster(cluster: Cluster, islands: int) -> Cluster:
 
 
 def island_counts(cluster: Cluster) -> tuple[int, ...]:
-    """How many islands there are if they are what each level but the outermost joins; fewest first."""
-    insides = np.cumprod([level.size for level in cluster.levels]).tolist()
-    return tuple(cluster.count // inside for inside in reversed(insides[:-1]) if not cluster.count % inside)
+    """How many islands there are if they are what each level but the outermost joins; fewest first.
+
+    A device is an island of its own only where it is alone at its site.
+    """
+    insides = np.cumprod([level.size for level in cluster.levels]).tolist()[:-1]
+    if cluster.levels[0].name == BETWEEN:
+        insides = [1, *insides]
+    return tuple(cluster.count // inside for inside in reversed(insides) if not cluster.count % inside)
 
 
 def beside_bytes(apart: Apartness, slice_elements: int, devices: int) -> float:
@@ -158,7 +165,7 @@ def build_meetings(setting: Setting, apart: Apartness, held: float) -> tuple[Mee
         Meeting(
             after=after, delay=delay, messages=messages,
             link_s=sum(_link_s(links, each, apart.islands, devices) for each in messages),
-            apply_s=sum(_apply_s(setting, apart, each, held) for each in messages),
+            apply_s=_work_s(setting, apart, messages) + _gather_s(setting, apart, messages, held),
         )
         for after, messages in round_messages(apart)
     )  # fmt: skip
@@ -167,24 +174,44 @@ def build_meetings(setting: Setting, apart: Apartness, held: float) -> tuple[Mee
 def _link_s(links: tuple[Link, ...], message: Message, islands: int, devices: int) -> float:
     """The time of a message, which is never shorter than light takes there (and back, if it is summed)."""
     where = span(links, np.full(1, float(islands)), np.full(1, float(devices)))
-    found = float(_COSTS[message.kind](links, where, np.full(1, message.bytes / devices))[0])
+    size = np.full(1, _arriving_bytes(message, islands) / devices)
+    found = float(_COSTS[message.kind](links, where, size)[0])
     return max(found, links[-1].latency_s * (2.0 if message.kind == "all-reduce" else 1.0))
 
 
-def _apply_s(setting: Setting, apart: Apartness, message: Message, held: float) -> float:
-    """The outer step on a device's part of a message, and the gather of it by devices with copies of it.
+def _arriving_bytes(message: Message, islands: int) -> float:
+    """What an island has of a message in the end: of a gather, the parts of all."""
+    return message.bytes * (islands if message.kind == "all-gather" else 1)
+
+
+def _work_s(setting: Setting, apart: Apartness, messages: tuple[Message, ...]) -> float:
+    """What a device does with its equal part of what is told: traffic of its memory, and products in fp32.
+
+    Of an outer step, what is told is read and written once, and what is remembered of it; of compressed
+    gradients, all gradients are, however little of them is told. Choosing the largest is charged no more.
+    """
+    device, devices = setting.cluster.device, setting.cluster.count // apart.islands
+    beside = apart.algorithm.memory(apart.anatomy, apart.islands).beside / apart.anatomy.elements
+    compute = apart.algorithm.compute(apart.anatomy, apart.islands)
+    whole = FLOAT_BYTES * apart.anatomy.elements
+    told = sum(each.bytes for each in messages) if hasattr(apart.algorithm, "every") else whole
+    touched = 2.0 * (1.0 + beside) * told + compute.step_bytes
+    rate = device.memory[0].bytes_per_s * setting.efficiency.memory
+    products = device.peak_flops_per_s.get("fp32", device.peak(device.usual_precision))
+    return touched / devices / rate + compute.step_flops / devices / products
+
+
+def _gather_s(setting: Setting, apart: Apartness, messages: tuple[Message, ...], held: float) -> float:
+    """The gather of what has arrived by those devices of an island that have copies of the same weights.
 
     Copies are taken to stand as far from each other as they can inside the island.
     """
     island = replace(setting.cluster, count=setting.cluster.count // apart.islands)
     links = level_links(island, setting.efficiency, setting.stack)
-    beside = apart.algorithm.memory(apart.anatomy, apart.islands).beside / apart.anatomy.elements
-    touched = 2.0 * (1.0 + beside) * message.bytes / island.count  # read and written
     copies = max(round(island.count * held), 1)
     where = span(links, np.full(1, float(copies)), np.full(1, float(max(island.count // copies, 1))))
-    gathered = all_gather_s(links, where, np.full(1, held * message.bytes))
-    rate = island.device.memory[0].bytes_per_s * setting.efficiency.memory
-    return touched / rate + float(gathered[0])
+    sizes = [held * _arriving_bytes(each, apart.islands) for each in messages]
+    return sum(float(all_gather_s(links, where, np.full(1, size))[0]) for size in sizes)
 
 
 def round_sent_bytes(meetings: tuple[Meeting, ...], islands: int) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
-from trainwright.algorithm.risk import Risk
+from trainwright.algorithm.risk import Risk, beyond_measured
 from trainwright.report.island_account import RoundAccount
 from trainwright.report.islands import ApartSummary, every_of, nearest_risk
 from trainwright.report.summary import Summary
@@ -29,9 +29,19 @@ def islands_table(exact: Summary | None, exact_bytes: float | None, found: Seque
         sent = render_si(each.sent_bytes_per_step, "B")
         risk = nearest_risk(each.risks, each.islands, each.every)
         shown = "unknown" if risk is None else f"{risk.excess_loss:+.1%}"
-        what = f"{each.name}, {each.islands} islands, every {each.every}"
+        what = f"{each.name}, {each.islands} islands, {_how_often(each)}"
         rows.append([what, *_numbers(each, sent), shown])
     return table("", _HEADERS, rows)
+
+
+def _together(found: ApartSummary | RoundAccount) -> str:
+    """What takes a round: its steps, or a step with what is told in it."""
+    return f"a round of {found.every}" if found.every > 1 else "with what it tells"
+
+
+def _how_often(found: ApartSummary) -> str:
+    """When islands meet, in a few words."""
+    return f"every {found.every}" if found.every > 1 else "every step"
 
 
 def _numbers(found: Summary | ApartSummary, sent: str) -> list[str]:
@@ -53,7 +63,7 @@ def island_lines(found: ApartSummary) -> Iterator[str]:
         f"{found.algorithm}: {found.islands} islands of {found.island_devices} devices, each {found.strategy}"
     )
     yield (
-        f"  a step of an island takes {render_duration(found.island_step_s)}, a round of {found.every} "
+        f"  a step of an island takes {render_duration(found.island_step_s)}, {_together(found)} "
         f"{render_duration(found.round_s)}; each sends {render_si(found.round_sent_bytes, 'B')} in it, "
         f"{render_duration(found.link_s)} on their links"
     )
@@ -77,13 +87,11 @@ def round_lines(found: RoundAccount) -> Iterator[str]:
     """How the islands of a simulated plan meet, and what was measured of its loss."""
     yield (
         f"{found.islands} islands, {found.algorithm}: a step of an island "
-        f"{render_duration(found.island_step_s)}, a round {render_duration(found.round_s)}, of it "
+        f"{render_duration(found.island_step_s)}, {_together(found)} {render_duration(found.round_s)}, of it "
         f"{render_duration(found.link_s)} on the links between islands"
     )
-    yield (
-        f"An island sends {render_si(found.round_sent_bytes, 'B')} in a round, "
-        f"{render_si(found.sent_bytes_per_step, 'B')} a step"
-    )
+    in_round = f"{render_si(found.round_sent_bytes, 'B')} in a round, " if found.every > 1 else ""
+    yield f"An island sends {in_round}{render_si(found.sent_bytes_per_step, 'B')} a step"
     yield from risk_lines(found)
 
 
@@ -141,6 +149,8 @@ def _doubt(found: ApartSummary) -> str:
         return "its loss was not measured"
     if risk.excess_loss > KEEPS_UP or risk.high > RISKY:
         return f"its loss was measured at {render_risk(risk)} above exact training's"
+    if beyond := beyond_measured(found.algorithm, risk):
+        return beyond
     longest = max(map(every_of, found.risks))
     return f"rounds of more than {longest} steps were not measured" if found.every > longest else ""
 
@@ -151,7 +161,13 @@ def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
             f"Advice: train exactly ({choice.strategy}); no algorithm of small measured risk is 10 % faster."
         )
     times = f", {exact.budget.days / choice.budget.days:.3g} times as fast as exact training" if exact else ""
-    return f"Advice: {choice.algorithm} on {choice.islands} islands, {choice.budget.days:,.1f} days{times}."
+    risk = nearest_risk(choice.risks, choice.islands, choice.every)
+    assert risk is not None, "what was not measured is not advised"
+    return (
+        f"Advice: {choice.algorithm} on {choice.islands} islands, {choice.budget.days:,.1f} days{times}; "
+        f"its loss was measured at {render_risk(risk)} against exact training's, on a small {risk.network} "
+        f"in {risk.steps} steps: try it on your model at a small size first."
+    )
 
 
 def _warning(found: ApartSummary) -> str:

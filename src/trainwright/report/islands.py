@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from math import log
 
 from trainwright.algorithm.exact import Exact
+from trainwright.algorithm.meeting import round_steps
 from trainwright.algorithm.message import sent_bytes
 from trainwright.algorithm.protocol import Seat
-from trainwright.algorithm.registry import render_algorithm
+from trainwright.algorithm.registry import parse_algorithm, render_algorithm, short_name
 from trainwright.algorithm.risk import Risk, risks_like
 from trainwright.cluster.power import Activity, power_w
 from trainwright.economics.goodput import Goodput
@@ -93,7 +94,7 @@ def summarize_apart(
     sent = round_sent_bytes(option.meetings, apart.islands)
     waiting_w = float(power_w(cluster, _WAITING)) / cluster.count / cluster.pue - cluster.network.host_w
     return ApartSummary(
-        name=text.split()[0],
+        name=short_name(apart.algorithm),
         algorithm=text,
         islands=apart.islands,
         devices=cluster.count,
@@ -171,5 +172,4 @@ def _distance(risk: Risk, islands: int, every: int) -> tuple[bool, int, float]:
 
 def every_of(risk: Risk) -> int:
     """Steps of a round in the setting that was measured; 0 if that is not stated."""
-    words = [word for word in risk.setting.split() if word.startswith("every=")]
-    return int(words[0].removeprefix("every=")) if words else 0
+    return round_steps(parse_algorithm(risk.setting)) if risk.setting else 0

@@ -1,10 +1,11 @@
 """The best plan of islands for an algorithm: how many, what each does in a step, how rarely they meet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from trainwright.algorithm.protocol import Algorithm
-from trainwright.algorithm.risk import EXACT_STEPS, measured_risks
+from trainwright.algorithm.registry import has_rounds
+from trainwright.algorithm.risk import EXACT_STEPS, HIDDEN, measured_risks
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
 from trainwright.estimate.step import estimate
@@ -37,7 +38,7 @@ def find_apart(question: Question, text: str, islands: int | None = None, steps:
     the rarer islands meet and the more they are, the more the loss is at risk. Of a run of so many steps, if
     they are given, as large a share is exact as of the measured ones.
     """
-    algorithms = list(_algorithms(text, steps))
+    algorithms = list(_algorithms(text, steps, question.job.graph.sizes["hidden"]))
     options: list[Option] = []
     error: Exception | None = None
     for count in _counts(question, islands):
@@ -57,28 +58,36 @@ def _least(options: list[Option]) -> Option:
     return next(option for option in options if option.step_s <= _WORTH * best_s)
 
 
-def _algorithms(text: str, steps: float) -> Iterator[Algorithm]:
+def _algorithms(text: str, steps: float, hidden: int) -> Iterator[Algorithm]:
     """The algorithm as it is stated, other hyperparameters as the study had them; with every round that is
     tried, if that is not stated.
     """
     parse_island_algorithm(text)
     name, *words = text.split()
     stated = dict(word.split("=", 1) for word in words)
+    chosen = _measured_setting(text, steps, hidden) | stated
+    if not has_rounds(name):
+        yield parse_island_algorithm(_written(name, chosen))
+        return
     for every in (stated["every"],) if "every" in stated else EVERY:
-        chosen = _measured_setting(name, steps) | stated | {"every": str(every)}
         try:
-            yield parse_island_algorithm(" ".join([name, *(f"{key}={chosen[key]}" for key in chosen)]))
+            yield parse_island_algorithm(_written(name, chosen | {"every": str(every)}))
         except BadInput:  # too short for another hyperparameter
             if every in (EVERY[-1], stated.get("every")):
                 raise
 
 
-def _measured_setting(name: str, steps: float) -> dict[str, str]:
+def _written(name: str, hyperparameters: Mapping[str, str]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in hyperparameters.items())])
+
+
+def _measured_setting(text: str, steps: float, hidden: int) -> dict[str, str]:
     """The hyperparameters that an algorithm's loss was measured with: then the risk is that of the plan.
 
-    Those of a transformer, if there are any; exact steps as many of so many as there were, if that is known.
+    Those of a transformer, if there are any; exact steps as many of so many as there were, if that is known,
+    and ranks as large a share of the hidden size.
     """
-    known = [each for each in measured_risks(name) if each.setting]
+    known = [each for each in measured_risks(text) if each.setting]
     if not known:
         return {}
     risk = min(known, key=lambda each: each.network != "transformer")
@@ -86,6 +95,8 @@ def _measured_setting(name: str, steps: float) -> dict[str, str]:
     for key in EXACT_STEPS if risk.steps and steps else ():
         if key in setting:
             setting[key] = str(round(int(setting[key]) * steps / risk.steps))
+    if "rank" in setting:
+        setting["rank"] = str(max(int(setting["rank"]) * hidden // HIDDEN[risk.network], 1))
     return setting
 
 

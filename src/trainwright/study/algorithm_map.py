@@ -7,6 +7,7 @@ from itertools import product
 from trainwright.algorithm.message import FLOAT_BYTES
 from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import parse_algorithm
+from trainwright.algorithm.risk import HIDDEN
 from trainwright.study.links import Link, decoder, steps_of
 
 SIZES: Mapping[str, tuple[int, int]] = {  # layers and hidden size
@@ -20,7 +21,6 @@ SEQ, SEQUENCES, WORKERS = 4096, 32, 4
 STEPS = 100  # of the run that is predicted; settings are for so many
 FLOPS_PER_S = 8 * 400e12  # a worker is a node of eight H100s at 40 % of their peak in bf16
 TOLERANCES = (0.02, 0.05, 0.1)
-MEASURED_HIDDEN = 32  # the transformer's whose loss was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def build_map(settings: Mapping[str, str], excess: Mapping[str, float], exact: s
 def sized(text: str, size: str) -> str:
     """A setting that was measured, for a larger model: ranks are the same share of the hidden size."""
     words = [
-        f"rank={int(word.removeprefix('rank=')) * SIZES[size][1] // MEASURED_HIDDEN}"
+        f"rank={int(word.removeprefix('rank=')) * SIZES[size][1] // HIDDEN['transformer']}"
         if word.startswith("rank=")
         else word
         for word in text.split()

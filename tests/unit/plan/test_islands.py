@@ -20,6 +20,9 @@ INNER = Plan(name="dp4", devices=4, batch=4, microbatches=2)
         "local-sgd every=8 exact=0",
         "streaming-diloco every=50 fragments=4 delay=2 mixed=0.5 rate=0.7 momentum=0.9",
         "ist every=20 coverage=0.5 warmup=0 finish=10 scale=share",
+        "compressed by=rand-k share=0.1 levels=7 feedback=no",
+        "power-sgd rank=8",
+        "ef21 by=top-k share=0.05 levels=7",
     ],
 )
 def test_a_plan_of_islands_is_read_back_as_it_was_written(text: str) -> None:
@@ -59,7 +62,11 @@ def test_what_islands_cannot_be_is_told() -> None:
         parse_plan("apart * seq 2")
     with pytest.raises(BadInput, match="every so many steps"):
         parse_plan("synchronise sometimes by diloco")
-    with pytest.raises(BadInput, match="tells something in every step"):
-        parse_island_algorithm("power-sgd rank=2")
+    with pytest.raises(BadInput, match="takes most gradients twice"):
+        parse_island_algorithm("marina")
+    with pytest.raises(BadInput, match="is exact training, which is planned"):
+        parse_island_algorithm("ddp")
+    with pytest.raises(BadInput, match="tells something in every step, and the plan says every 5"):
+        algorithm_of(replace(INNER, synchronise=Synchronise(every=5, by="power-sgd rank=2")))
     with pytest.raises(UnknownName, match="hyperparameter of diloco"):
         algorithm_of(replace(INNER, synchronise=Synchronise(every=5, by="diloco speed=2")))

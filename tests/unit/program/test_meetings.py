@@ -115,6 +115,31 @@ def test_all_weights_cross_the_link_of_a_site_at_its_rate() -> None:
     assert 0 < meeting.apply_s < 0.1 * meeting.link_s
 
 
+def test_compressed_gradients_of_every_island_arrive_at_each() -> None:
+    where = setting("h100:8x4@10Gbps")
+    found = apart("compressed by=top-k share=0.01", islands=4)
+    (meeting,) = build_meetings(where, found, held=1.0)
+    assert (meeting.after, meeting.delay) == (1, 0)
+    achieved = 8 * level_links(where.cluster, where.efficiency, where.stack)[-1].bytes_per_s
+    packed = 8 * round(0.01 * found.anatomy.elements)  # numbers and places
+    assert told_bytes(found) == packed
+    # A ring: three parts of others come in one after another.
+    assert meeting.link_s == pytest.approx(3 * packed / achieved, rel=0.15)
+    # All gradients and errors are read and written however little is told: 16 bytes a weight.
+    memory = where.cluster.device.memory[0].bytes_per_s
+    assert meeting.apply_s > 16 * found.anatomy.elements / 8 / memory
+    whole = build_meetings(where, apart("compressed by=top-k share=0.02", islands=4), held=1.0)[0]
+    assert meeting.link_s < whole.link_s < 2 * meeting.link_s
+
+
+def test_a_higher_rank_tells_and_computes_more() -> None:
+    where = setting("h100:8x2@10Gbps")
+    low, high = (build_meetings(where, apart(f"power-sgd rank={r}"), held=0.125)[0] for r in (4, 64))
+    assert [each.kind for each in low.messages] == ["all-reduce", "all-reduce"]
+    assert low.link_s < high.link_s
+    assert low.apply_s < high.apply_s
+
+
 def test_a_small_model_waits_for_the_length_of_the_link() -> None:
     found = build_apartness(tiny_graph(), SEQ, parse_algorithm("diloco every=50"), 2)
     (meeting,) = build_meetings(setting("h100:8x2@400Gbps"), found, held=1.0)
@@ -125,6 +150,7 @@ def test_an_island_ends_where_a_level_of_the_network_does() -> None:
     cluster = load_cluster("h100:64x2@10Gbps")
     assert island_counts(cluster) == (2, 16)
     assert island_counts(load_cluster("h100:8")) == ()
+    assert island_counts(load_cluster("h100:1x4@1Gbps")) == (4,)  # a device alone at its site
     assert island_cluster(cluster, 4).count == 32
     for wrong in (3, 6, 128 * 2):
         with pytest.raises(BadInput, match="do not divide 128 devices"):

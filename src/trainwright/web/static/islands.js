@@ -25,14 +25,14 @@ function algorithmFields(question, known) {
   const stated = new Map((question.algorithm || "").split(",").map((each) => each.trim().split(/\s+/)).map(([name, ...words]) => [name, words.join(" ")]));
   const rows = known.map(({ name, about, hyperparameters }) => {
     const ticked = el("input", { type: "checkbox", id: `use-${name}`, checked: stated.has(name) });
-    const words = el("input", { value: stated.get(name) || "", placeholder: "every=50", title: hyperparameters, "aria-label": `hyperparameters of ${name}, like ${hyperparameters}`, autocomplete: "off" });
+    const words = el("input", { value: stated.get(name) || "", placeholder: hyperparameters.split(" ")[0], title: hyperparameters, "aria-label": `hyperparameters of ${name}, like ${hyperparameters}`, autocomplete: "off" });
     words.addEventListener("input", () => { if (words.value) ticked.checked = true; });
     return { name, ticked, words, label: el("label", { class: "tick", title: about }, ticked, name) };
   });
   const box = el("details", { class: "wide", open: Boolean(question.algorithm), oninput: () => { all.value = rows.filter((each) => each.ticked.checked).map((each) => `${each.name} ${each.words.value.trim().replace(/\s+/g, " ")}`.trim()).join(","); } },
     el("summary", {}, "Training apart, beside exact training"), all,
     el("div", { class: "pair" }, rows.flatMap((each) => [each.label, each.words]), field("Islands", number("islands", question.islands || "", { min: 2, max: 65536, placeholder: "by the network" }))),
-    el("p", { class: "small" }, "Islands learn alone and meet every so many steps: rounds of 10 to 500 are tried unless every= is stated. It puts the loss at risk; ", inner("subnetworks", {}, "the study of subnetworks"), " measured how much, on small networks."),
+    el("p", { class: "small" }, "Islands learn alone and meet every so many steps (rounds of 10 to 500 are tried unless every= is stated), or tell compressed gradients in each. It puts the loss at risk; ", inner("subnetworks", {}, "the study of subnetworks"), " measured how much, on small networks."),
     el("p", { class: "small" }, "Example: ", inner("plan", TWO_SITES, "two sites of 64 H100, 10 Gb/s between them")));
   return box;
 }
@@ -46,7 +46,7 @@ function riskText(risk) {
 }
 function islandsAnswer(found) {
   const best = found.plans[0], drawn = figures(found.island_figures);
-  const rows = found.algorithms.map((each, index) => ({ ...each, what: `${each.name}, ${each.islands} islands, every ${each.every}`, sent: each.sent_bytes_per_step, risk: found.beside[index].risk }));
+  const rows = found.algorithms.map((each, index) => ({ ...each, what: `${each.name}, ${each.islands} islands, every ${each.every > 1 ? each.every : "step"}`, sent: each.sent_bytes_per_step, risk: found.beside[index].risk }));
   if (best) rows.unshift({ ...best, what: "exact", sent: found.exact_sent_bytes_per_step, exact: true });
   const columns = [
     { name: "training", of: (row) => row.what, left: true },
