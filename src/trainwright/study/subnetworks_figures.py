@@ -13,7 +13,10 @@ from trainwright.study.subnetworks_tables import (
 from trainwright.study.subnetworks_times import clocks
 
 _LATENCY = "1 ms"  # of the maps
-_SHOWN = ("ddp", "local-sgd", "diloco", "ist", "ist disjoint", "top-k", "power-sgd", "small", "ensemble")
+_SHOWN = (
+    "ddp", "local-sgd", "diloco", "ist", "ist disjoint", "rand-k", "qsgd", "top-k", "power-sgd", "small",
+    "ensemble",
+)  # fmt: skip
 
 
 def study_figures(study: Study) -> list[Figure]:
