@@ -5,14 +5,16 @@ apart), or the part of a common random order that is the worker's, times n (Perm
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.algorithm.theory.kept import Kept
+from trainwright.algorithm.theory.masked import Masked
 from trainwright.algorithm.theory.moments import Recursion
 from trainwright.algorithm.theory.quadratic import Quadratic
-from trainwright.errors import BadInput
 
 Array = NDArray[np.float64]
 
@@ -26,47 +28,33 @@ class CompressedDescent:
     kind: Literal["rand", "perm"] = "rand"
 
     def __post_init__(self) -> None:
-        d, n = self.quadratic.dims, self.quadratic.workers
-        if not 1 <= self.kept <= d:
-            raise BadInput("coordinates that are kept", self.kept, f"are not 1 to {d}", "correct it")
-        if self.kind == "perm" and self.kept * n != d:
-            rule = f"of {d} are not 1/{n} of them, which each worker of Perm-K keeps"
-            raise BadInput("coordinates that are kept", self.kept, rule, "change one, or use Rand-K")
+        _ = self.sketch  # which refuses what it cannot keep
 
-    def pair_chances(self) -> tuple[Array, Array]:
-        """E[C_i[j] C_u[l]] for one worker and for two, d by d each."""
-        d, n, k = self.quadratic.dims, self.quadratic.workers, self.kept
-        beside = (d / k) * (k - 1) / (d - 1) if d > 1 else 0.0
-        own = np.full((d, d), beside)
-        np.fill_diagonal(own, d / k)
-        if self.kind == "rand":
-            return own, np.ones((d, d))
-        other = np.full((d, d), (n * k) ** 2 / (d * max(d - 1, 1)))
-        np.fill_diagonal(other, 0.0)
-        return own, other
+    @cached_property
+    def sketch(self) -> Kept:
+        """What each worker keeps of its gradient."""
+        q = self.quadratic
+        return Kept(dims=q.dims, workers=q.workers, kept=self.kept, kind=self.kind)
 
     def recursion(self) -> Recursion:
         """Its mean is gradient descent's, so it goes to x*; its noise vanishes if all gradients do there."""
+        sent = self._sent()
         return Recursion(
             mean=self.quadratic.mean_curvature, mean_slope=self.quadratic.mean_slope,
-            conjugate=self._conjugate, noise=self._noise,
+            conjugate=sent.conjugate, noise=sent.square,
         )  # fmt: skip
 
-    def _conjugate(self, moment: Array) -> Array:
-        bent, n = self.quadratic.curvature, self.quadratic.workers
-        own, other = self.pair_chances()
-        each = np.einsum("ijk,km,iml->jl", bent, moment, bent)
-        total = bent.sum(0) @ moment @ bent.sum(0)
-        return np.asarray((own * each + other * (total - each)) / n**2)
-
-    def _noise(self, x: Array) -> Array:
-        left = self.quadratic.slope - self.quadratic.curvature @ x
-        own, other = self.pair_chances()
-        each, total = left.T @ left, np.outer(left.sum(0), left.sum(0))
-        return np.asarray((own * each + other * (total - each)) / self.quadratic.workers**2)
+    def _sent(self) -> Masked:
+        """A x - s: the mean of all compressed gradients at x."""
+        q, d, n = self.quadratic, self.quadratic.dims, self.quadratic.workers
+        return Masked(
+            plain=np.zeros((d, d)), shift=np.zeros(d), into=self.sketch.factor * np.tile(np.eye(d), n),
+            seen=q.curvature.reshape(n * d, d), seen_shift=-q.slope.ravel(),
+            chance=np.full(n * d, self.sketch.share), covariance=self.sketch.covariance(),
+        )  # fmt: skip
 
     def sampled(self, masks: Array) -> tuple[Array, Array]:
         """A and s of rounds, for masks of what each worker keeps."""
-        scale = self.quadratic.dims / self.kept / self.quadratic.workers
         bent = np.einsum("kij,ijl->kjl", masks, self.quadratic.curvature)
-        return scale * bent, scale * np.einsum("kij,ij->kj", masks, self.quadratic.slope)
+        slopes = np.einsum("kij,ij->kj", masks, self.quadratic.slope)
+        return self.sketch.factor * bent, self.sketch.factor * slopes

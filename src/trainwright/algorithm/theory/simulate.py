@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.algorithm.theory.kept import Kept
 from trainwright.algorithm.theory.quadratic import Quadratic
-from trainwright.algorithm.theory.sketch import Windows
 from trainwright.algorithm.theory.subnetworks import Subnetworks
 
 Array = NDArray[np.float64]
@@ -51,18 +51,6 @@ def merged(quadratic: Quadratic, masks: Array, x: Array, step: float, local_step
     return np.asarray(held.sum(1) / masks.sum(1))
 
 
-def rand_masks(count: int, quadratic: Quadratic, kept: int, source: np.random.Generator) -> Array:
-    """What each worker keeps of each of so many rounds under Rand-K: independent uniform subsets."""
-    scores = source.random((count, quadratic.workers, quadratic.dims))
-    return np.asarray((scores.argsort(-1).argsort(-1) < kept).astype(float))
-
-
-def perm_masks(count: int, quadratic: Quadratic, source: np.random.Generator) -> Array:
-    """The same under Perm-K: disjoint parts of one random order."""
-    held = quadratic.dims // quadratic.workers
-    return Windows(dims=quadratic.dims, workers=quadratic.workers, held=held).draw(count, source)
-
-
 def simulate_compressed(
     quadratic: Quadratic, kind: str, kept: int, start: Array, step: float, rounds: int, seed: int,
     watch: Watch | None = None,
@@ -81,19 +69,27 @@ def simulate_compressed(
     return x
 
 
+def _rand(q: Quadratic, kept: int) -> Kept:
+    return Kept(dims=q.dims, workers=q.workers, kept=kept)
+
+
+def _perm(q: Quadratic) -> Kept:
+    return Kept(dims=q.dims, workers=q.workers, kept=q.dims // q.workers, kind="perm")
+
+
 def _dcgd_rand(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
-    masks = rand_masks(len(x), q, kept, source)
+    masks = _rand(q, kept).draw(len(x), source)
     return np.asarray((masks * q.gradients(x)).mean(1) * (q.dims / kept))
 
 
 def _dcgd_perm(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
-    return np.asarray((perm_masks(len(x), q, source) * q.gradients(x)).sum(1))
+    return np.asarray((_perm(q).draw(len(x), source) * q.gradients(x)).sum(1))
 
 
 def _diana(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
     gradients = q.gradients(x)
     shift = state.setdefault("shift", np.zeros_like(gradients))
-    sent = rand_masks(len(x), q, kept, source) * (gradients - shift) * (q.dims / kept)
+    sent = _rand(q, kept).draw(len(x), source) * (gradients - shift) * (q.dims / kept)
     found = (shift + sent).mean(1)
     state["shift"] = shift + kept / q.dims * sent
     return np.asarray(found)
@@ -112,14 +108,14 @@ def _marina(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> 
     gradients = q.gradients(x)
     if not state:
         state |= {"before": gradients, "found": gradients.mean(1)}
-    change = perm_masks(len(x), q, source) * (gradients - state["before"])
+    change = _perm(q).draw(len(x), source) * (gradients - state["before"])
     whole = source.random(len(x)) < kept / q.dims
     moved = state["found"] + change.sum(1)
     state |= {"before": gradients, "found": np.where(whole[:, None], gradients.mean(1), moved)}
     return state["found"]
 
 
-_DIRECTIONS: dict[str, Callable[..., Array]] = {
+_DIRECTIONS: dict[str, Callable[[Quadratic, int, Array, State, Chance], Array]] = {
     "dcgd-rand": _dcgd_rand,
     "dcgd-perm": _dcgd_perm,
     "diana": _diana,
