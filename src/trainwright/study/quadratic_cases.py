@@ -81,7 +81,7 @@ def _divided(name: str, quadratic: Quadratic, seed: int) -> list[Ending]:
         told = Subnetworks(quadratic=quadratic, held=held)
         recursion = told.recursion()
         step = _STEP * recursion.largest_step()
-        late = _Late(quadratic.minimum, _rounds(recursion.square_rate(step)))
+        late = _Late(quadratic.minimum, _rounds(recursion.at(step).square_rate()))
         simulate_subnetworks(told, _start(quadratic), step, late.rounds, seed, watch=late)
         found.append(_ending(name, method, step, recursion, quadratic, late))
     return found
@@ -92,7 +92,7 @@ def _compressed(name: str, quadratic: Quadratic, seed: int) -> list[Ending]:
     for method, kind in (("rand-k", "rand"), ("perm-k", "perm")):
         recursion = CompressedDescent(quadratic=quadratic, kept=kept, kind=kind).recursion()  # type: ignore[arg-type]
         step = _STEP * recursion.largest_step()
-        late = _Late(quadratic.minimum, _rounds(recursion.square_rate(step)))
+        late = _Late(quadratic.minimum, _rounds(recursion.at(step).square_rate()))
         start = _start(quadratic)
         simulate_compressed(quadratic, f"dcgd-{kind}", kept, start, step, late.rounds, seed, watch=late)
         found.append(_ending(name, method, step, recursion, quadratic, late))
@@ -121,7 +121,7 @@ def _ending(
 ) -> Ending:
     """E|x - x*|^2 is the square of the bias and the trace of the stationary covariance."""
     bias = float(((recursion.fixed_point() - quadratic.minimum) ** 2).sum())
-    spread = float(np.trace(recursion.covariance(step)))
+    spread = float(np.trace(recursion.at(step).covariance()))
     simulated, error = late.found()
     return Ending(
         case=name, method=method, step=step, theory=bias + spread, bias=bias, simulated=simulated,

@@ -8,6 +8,7 @@ import pytest
 from trainwright.algorithm.theory.compressed import CompressedDescent
 from trainwright.algorithm.theory.guarantees import compressed_descent, diana, ef21, marina
 from trainwright.algorithm.theory.kept import Kept
+from trainwright.algorithm.theory.moments import Recursion
 from trainwright.algorithm.theory.quadratic import Quadratic, homogeneous, random_quadratic
 from trainwright.algorithm.theory.scale import best_scale, equicorrelated_scale
 from trainwright.algorithm.theory.simulate import merged, simulate_compressed, simulate_subnetworks
@@ -51,7 +52,7 @@ def test_2_trials_gather_around_the_fixed_point_as_the_covariance_says(
 ) -> None:
     recursion, trials = method.recursion(), 6000
     x = simulate_subnetworks(method, np.zeros((trials, DIMS)), step, int(6 / step), seed=2)
-    covariance = recursion.covariance(step)
+    covariance = recursion.at(step).covariance()
     errors = np.sqrt(np.diag(covariance) / trials)
     assert (np.abs(x.mean(0) - method.fixed_point()) < 5 * errors).all()
     assert np.cov(x.T) == pytest.approx(covariance, abs=6 * float(np.diag(covariance).max()) / trials**0.5)
@@ -62,13 +63,13 @@ def test_2_trials_of_the_papers_scaling_gather_at_a_third_of_that() -> None:
     method, step, trials = METHODS[1], 0.1, 6000
     assert method.fixed_point() == pytest.approx(METHODS[0].fixed_point() / WORKERS)
     x = simulate_subnetworks(method, np.zeros((trials, DIMS)), step, 60, seed=3)
-    errors = np.sqrt(np.diag(method.recursion().covariance(step)) / trials)
+    errors = np.sqrt(np.diag(method.recursion().at(step).covariance()) / trials)
     assert (np.abs(x.mean(0) - method.fixed_point()) < 5 * errors).all()
 
 
 def test_2_the_bias_does_not_depend_on_the_step_and_the_variance_is_proportional_to_it() -> None:
     recursion = METHODS[0].recursion()
-    small, smaller = (np.trace(recursion.covariance(step)) for step in (0.02, 0.01))
+    small, smaller = (np.trace(recursion.at(step).covariance()) for step in (0.02, 0.01))
     assert small / smaller == pytest.approx(2.0, rel=0.02)
 
 
@@ -79,7 +80,7 @@ def test_2_the_mean_converges_at_the_rate_of_its_matrix() -> None:
     for _ in range(90):
         x = x - step * (method.mean_matrix() @ x - MIXED.mean_slope)
         gaps.append(np.linalg.norm(x - method.fixed_point()))
-    assert gaps[-1] / gaps[-2] == pytest.approx(recursion.rate(step), rel=2e-3)
+    assert gaps[-1] / gaps[-2] == pytest.approx(recursion.at(step).rate(), rel=2e-3)
 
 
 def test_2_the_largest_stable_step_is_below_that_of_the_mean() -> None:
@@ -87,9 +88,17 @@ def test_2_the_largest_stable_step_is_below_that_of_the_mean() -> None:
         recursion = method.recursion()
         most = recursion.largest_step()
         assert 0 < most < 2.0 / np.linalg.eigvalsh(method.mean_matrix()).max()
-        assert recursion.square_rate(0.99 * most) < 1.0 < recursion.square_rate(1.01 * most)
+        assert recursion.at(0.99 * most).square_rate() < 1.0 < recursion.at(1.01 * most).square_rate()
     with pytest.raises(BadInput, match="is not stable"):
-        METHODS[0].recursion().covariance(1.05 * METHODS[0].recursion().largest_step())
+        METHODS[0].recursion().at(1.05 * METHODS[0].recursion().largest_step()).covariance()
+
+
+def test_2_where_no_step_is_stable_the_largest_is_none() -> None:
+    saddle = np.diag([1.0, -1.0])
+    recursion = Recursion(
+        mean=saddle, mean_slope=np.ones(2), conjugate=lambda s: saddle @ s @ saddle, noise=lambda x: np.eye(2)
+    )
+    assert recursion.largest_step() == 0.0
 
 
 def test_3_uncoupled_coordinates_have_no_bias_and_weakly_coupled_ones_little() -> None:
@@ -114,8 +123,8 @@ def test_3_interpolation_does_not_help_subnetworks_but_makes_compressed_gradient
     for kind in ("rand", "perm"):
         recursion = CompressedDescent(quadratic=meeting, kept=2, kind=kind).recursion()  # type: ignore[arg-type]
         assert recursion.fixed_point() == pytest.approx(meeting.minimum)
-        half = recursion.covariance(0.5 * recursion.largest_step())
-        assert np.abs(half).max() == pytest.approx(0.0, abs=1e-10)
+        half = recursion.at(0.5 * recursion.largest_step())
+        assert np.abs(half.covariance()).max() == pytest.approx(0.0, abs=1e-10)
 
 
 def test_4_the_fixed_point_minimises_the_loss_of_the_subnetworks() -> None:
@@ -148,7 +157,7 @@ def test_5_theorem_1_bounds_every_step() -> None:
     sloped = 0.0
     for k in range(1, 30):
         sloped += float((theorem.weight * moment).sum())  # |grad f|^2 in the norm of L^-1 W L^-1 is x'W x
-        moment = recursion.moved(moment, step)  # E[x x'], exactly
+        moment = recursion.at(step).moved(moment)  # E[x x'], exactly
         left = float((bent * moment).sum())  # 2 E f
         assert left <= theorem.rate(step) ** k * first + 1e-12 * first
         assert sloped / k <= (first - left) / (step * k)
@@ -301,7 +310,7 @@ def test_10_what_no_sketch_can_keep_is_refused() -> None:
     with pytest.raises(BadInput, match="are not 1/3 of them"):
         CompressedDescent(quadratic=MIXED, kept=3, kind="perm")
     alone = CompressedDescent(quadratic=random_quadratic(1, 1, 0), kept=1, kind="perm")
-    assert alone.recursion().covariance(0.1) == pytest.approx(0.0)  # one worker is gradient descent
+    assert alone.recursion().at(0.1).covariance() == pytest.approx(0.0)  # one worker is gradient descent
 
 
 def test_10_compressed_descent_stays_at_a_floor_that_shrinks_with_the_step() -> None:
@@ -309,9 +318,9 @@ def test_10_compressed_descent_stays_at_a_floor_that_shrinks_with_the_step() -> 
     step, trials = 0.05, 4000
     start = np.zeros((trials, DIMS))
     x = simulate_compressed(MIXED, "dcgd-rand", 2, start, step, 250, seed=1)
-    covariance = recursion.covariance(step)
+    covariance = recursion.at(step).covariance()
     assert np.cov(x.T) == pytest.approx(covariance, abs=8 * float(np.diag(covariance).max()) / trials**0.5)
-    half = np.trace(recursion.covariance(step / 2))
+    half = np.trace(recursion.at(step / 2).covariance())
     assert np.trace(covariance) / half == pytest.approx(2.0, rel=0.15)
 
 
