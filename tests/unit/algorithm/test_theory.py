@@ -332,7 +332,7 @@ def test_10_who_reaches_the_minimum_at_equal_floats(kind: str) -> None:
         name: np.linalg.norm(
             simulate_compressed(q, name, 2, start, step, 800, seed=3) - q.minimum, axis=1
         ).max()
-        for name in ("dcgd-rand", "dcgd-perm", "diana", "ef21", "marina")
+        for name in ("dcgd-rand", "dcgd-perm", "diana", "ef21", "ef21-rand", "marina", "marina-rand")
     }
     apart = Subnetworks(quadratic=q, held=2)
     stalled = simulate_subnetworks(apart, np.zeros((1000, DIMS)), step, 200, seed=3)

@@ -55,10 +55,11 @@ def simulate_compressed(
     quadratic: Quadratic, kind: str, kept: int, start: Array, step: float, rounds: int, seed: int,
     watch: Watch | None = None,
 ) -> Array:  # fmt: skip
-    """x of all trials after some steps of a compressed method: dcgd-rand, dcgd-perm, diana, ef21 or marina.
+    """x of all trials after some steps of a compressed method, one of `_DIRECTIONS`.
 
-    DIANA keeps `kept` coordinates at random, EF21 the largest, MARINA those of Perm-K, with a whole gradient
-    once in d/kept steps on average, so that all send about as much.
+    DIANA keeps `kept` coordinates at random, EF21 the largest (ef21-rand: some at random, as they are) and
+    MARINA those of Perm-K (marina-rand: some at random), with a whole gradient once in d/kept steps: all
+    send about as much.
     """
     source, x = np.random.default_rng(seed), start.copy()
     state: State = {}
@@ -104,14 +105,30 @@ def _ef21(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Ar
     return np.asarray(state["known"].mean(1))
 
 
+def _ef21_rand(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    gradients = q.gradients(x)
+    known = state.setdefault("known", np.zeros_like(gradients))
+    state["known"] = known + _rand(q, kept).draw(len(x), source) * (gradients - known)
+    return np.asarray(state["known"].mean(1))
+
+
 def _marina(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    return _told(q, _perm(q), kept / q.dims, x, state, source)
+
+
+def _marina_rand(q: Quadratic, kept: int, x: Array, state: State, source: Chance) -> Array:
+    return _told(q, _rand(q, kept), kept / q.dims, x, state, source)
+
+
+def _told(q: Quadratic, sketch: Kept, whole: float, x: Array, state: State, source: Chance) -> Array:
+    """MARINA's direction: what was told before and the compressed change, or all with chance `whole`."""
     gradients = q.gradients(x)
     if not state:
         state |= {"before": gradients, "found": gradients.mean(1)}
-    change = _perm(q).draw(len(x), source) * (gradients - state["before"])
-    whole = source.random(len(x)) < kept / q.dims
+    change = sketch.factor * sketch.draw(len(x), source) * (gradients - state["before"])
     moved = state["found"] + change.sum(1)
-    state |= {"before": gradients, "found": np.where(whole[:, None], gradients.mean(1), moved)}
+    chosen = source.random(len(x)) < whole
+    state |= {"before": gradients, "found": np.where(chosen[:, None], gradients.mean(1), moved)}
     return state["found"]
 
 
@@ -120,5 +137,7 @@ _DIRECTIONS: dict[str, Callable[[Quadratic, int, Array, State, Chance], Array]] 
     "dcgd-perm": _dcgd_perm,
     "diana": _diana,
     "ef21": _ef21,
+    "ef21-rand": _ef21_rand,
     "marina": _marina,
+    "marina-rand": _marina_rand,
 }
