@@ -4,11 +4,21 @@ from math import isfinite
 
 from trainwright.errors import BadInput
 
+_MOST_EVERY = 1_000_000  # no run is as long
+
 
 def check_whole(name: str, value: int, least: int) -> None:
     """Raise unless a value is a whole number of at least so much."""
     if not isinstance(value, int) or value < least:
         raise BadInput(f"algorithm's {name}", value, f"is no whole number of {least} or more", "correct it")
+
+
+def check_every(value: int) -> None:
+    """Raise unless rounds have a sensible count of steps."""
+    check_whole("every", value, 1)
+    if value > _MOST_EVERY:
+        rule = f"is more than the {_MOST_EVERY:,} steps that a round may have"
+        raise BadInput("algorithm's every", value, rule, "write it like every=500")
 
 
 def check_share(name: str, value: float, *, zero: bool = False) -> None:

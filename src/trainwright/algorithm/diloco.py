@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
-from trainwright.algorithm.checks import check_outer, check_whole
+from trainwright.algorithm.checks import check_every, check_outer
 from trainwright.algorithm.exact import Exact, whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.protocol import Compute, Member, Memory, Seat, Talk, Values
@@ -31,7 +31,7 @@ class DiLoCo:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        check_whole("every", self.every, 1)
+        check_every(self.every)
         check_outer(self.rate, self.momentum)
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainwright.algorithm.anatomy import Anatomy, forward_flops
-from trainwright.algorithm.checks import check_share, check_whole
+from trainwright.algorithm.checks import check_every, check_share, check_whole
 from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.message import FLOAT_BYTES, Message
 from trainwright.algorithm.partition import Cut, home_range
@@ -38,7 +38,7 @@ class Ist:
     scale: Scale = "calibrated"
 
     def __post_init__(self) -> None:
-        check_whole("every", self.every, 1)
+        check_every(self.every)
         check_whole("warmup", self.warmup, 0)
         check_whole("finish", self.finish, 0)
         check_share("coverage", self.coverage, zero=True)
@@ -47,7 +47,7 @@ class Ist:
 
     def begin(self, network: "Network", learning: "Learning", seat: Seat, start: Values) -> Member:
         """A worker with its slice, or with all of it while the whole model is trained."""
-        check_units(network.anatomy)
+        check_units(network.anatomy, seat.workers)
         if seat.workers == 1:
             return Exact().begin(network, learning, seat, start)
         from trainwright.algorithm.local import Local
@@ -108,8 +108,12 @@ class Ist:
         return Compute(sample_flops=3.0 * sum(flops) / workers)
 
 
-def check_units(anatomy: Anatomy) -> None:
-    """Raise for a model that nothing is known to be divisible of."""
+def check_units(anatomy: Anatomy, workers: int) -> None:
+    """Raise for a model that nothing is known to be divisible of, or not by so many."""
     if not anatomy.units:
         rule = "no units of this model are known that subnetworks could be made of"
         raise BadInput("algorithm", "ist", rule, "use diloco, local-sgd or compressed gradients")
+    least = min(anatomy.units.values())
+    if least < workers:
+        rule = f"are more than the {least} units (heads with their keys) that a layer has"
+        raise BadInput("workers or islands", workers, rule, "use fewer of them, or diloco")

@@ -60,7 +60,7 @@ class PowerSgd:
     def _matrices(self, weights: tuple[Weight, ...]) -> Iterator[Matrix]:
         start = 0
         for weight in weights:
-            rows, columns = weight.sizes[0], prod(weight.sizes[1:])
+            rows, columns = _shape(weight.sizes)
             yield Matrix(start=start, rows=rows, columns=columns, rank=min(self.rank, rows, columns))
             start += weight.elements
 
@@ -110,6 +110,12 @@ class PowerSgd:
         bases = sum(2.0 * (each.rows + each.columns) * each.rank**2 for each in reduced)
         read = sum(2.0 * FLOAT_BYTES * each.rows * each.columns for each in reduced)
         return whole_compute(anatomy, products + bases, read)
+
+
+def _shape(sizes: tuple[int, ...]) -> tuple[int, int]:
+    """The rows and columns of a weight: of ways to part its dims in two, that with the smallest factors."""
+    cuts = [(prod(sizes[:i]), prod(sizes[i:])) for i in range(1, max(len(sizes), 2))]
+    return min(cuts, key=sum)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from trainwright.algorithm.anatomy import Anatomy
-from trainwright.algorithm.checks import check_outer, check_share, check_whole
+from trainwright.algorithm.checks import check_every, check_outer, check_share, check_whole
 from trainwright.algorithm.diloco import outer_step
 from trainwright.algorithm.exact import Exact, whole_compute, whole_memory
 from trainwright.algorithm.message import FLOAT_BYTES, Message
@@ -38,7 +38,8 @@ class StreamingDiLoCo:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        for name, least in (("every", 1), ("fragments", 1), ("delay", 0)):
+        check_every(self.every)
+        for name, least in (("fragments", 1), ("delay", 0)):
             check_whole(name, getattr(self, name), least)
         check_share("mixed", self.mixed)
         check_outer(self.rate, self.momentum)

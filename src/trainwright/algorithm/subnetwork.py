@@ -117,8 +117,7 @@ class IstMember:
         given = list(self._divided_flat().split_with_sizes(self._sizes()))
         low, high = self._home()
         places = [self._places(rank, low, high) - low for rank in range(self.seat.workers)]
-        if self.common:
-            yield from self._share()
+        self.shared = yield from self._mean_shared()
         if not self.cut.whole:
             self.local = None
         found = yield Exchange(given, [len(each) for each in places])
@@ -130,15 +129,15 @@ class IstMember:
         self.due = True
         self.home = torch.where(count > 0, total / count.clamp(min=1.0), self.home)
 
-    def _share(self) -> Talk[None]:
-        """Take the mean of the weights that all hold."""
+    def _mean_shared(self) -> Talk[dict[str, torch.Tensor]]:
+        """The mean of the weights that all hold."""
+        if not self.common:
+            return {}
         assert self.local is not None
         views = [self.local.views[each.name].detach() for each in self.common]
         total = (yield Sum(torch.cat([each.reshape(-1) for each in views]))) / self.seat.workers
         pieces = total.split_with_sizes([each.elements for each in self.common])
-        self.shared = {
-            each.name: piece.view(each.sizes) for each, piece in zip(self.common, pieces, strict=True)
-        }
+        return {each.name: piece.view(each.sizes) for each, piece in zip(self.common, pieces, strict=True)}
 
     def _divided_flat(self) -> torch.Tensor:
         assert self.local is not None
@@ -160,14 +159,14 @@ class IstMember:
         return self.whole_model is None
 
     def whole(self) -> Talk[dict[str, torch.Tensor]]:
-        """The merged model as of the last round that has ended, scaled for inference."""
+        """The merged model, scaled for inference: slices as of the last round that has ended."""
         ordered = yield from self.merged()
         if not self.sliced:
             return ordered
         return (yield from rescale(self.network, self.cut, self.scale, ordered, self.last))
 
     def merged(self) -> Talk[dict[str, torch.Tensor]]:
-        """The whole model as training goes on from it: not scaled."""
+        """The whole model as training goes on from it, not scaled; shared weights are always their mean."""
         if self.whole_model is not None:
             return (yield from self.whole_model.whole())
         size = home_range(self.elements, 0, self.seat.workers)[1]
@@ -175,14 +174,9 @@ class IstMember:
         flat = (yield Gather(padded, torch.cat))[: self.elements].clone()
         pieces = flat.split_with_sizes([each.elements for each in self.divided])
         values = {w.name: piece.view(w.sizes) for w, piece in zip(self.divided, pieces, strict=True)}
-        common = self.shared or {each.name: self._view(each.name) for each in self.common}
+        common = self.shared or (yield from self._mean_shared())
         merged = {**values, **{name: each.clone() for name, each in common.items()}}
         return {each.name: merged[each.name] for each in self.anatomy.weights}
-
-    def _view(self, name: str) -> torch.Tensor:
-        assert self.local is not None
-        found: torch.Tensor = self.local.views[name].detach()
-        return found
 
     def kept(self) -> dict[str, Any]:
         """Home, slice and round, or the whole model; and the samples that a merged model is calibrated by."""

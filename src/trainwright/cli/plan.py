@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.answer import answer_of, csv_of, json_of
     from trainwright.cli.pages import plan_page, save_pages, wanted
     from trainwright.cli.request import parse_request
-    from trainwright.errors import InfeasiblePlan
+    from trainwright.errors import BadInput, InfeasiblePlan
     from trainwright.model.load import load_model
     from trainwright.report.files import render_json, save_text
 
@@ -94,6 +94,12 @@ def run(options: argparse.Namespace) -> int:
     bounds = limits.parse_limits(options)
     if options.algorithm is not None:
         return _beside_algorithms(options, bounds)
+    for name in ("islands", "save_plans"):
+        if (given := getattr(options, name)) is not None:
+            rule = "goes with --algorithm"
+            raise BadInput(
+                f"--{name.replace('_', '-')}", given, rule, 'state both, as in --algorithm "diloco"'
+            )
     if bounds is not None:
         return _size(options, bounds)
     request = parse_request(options)

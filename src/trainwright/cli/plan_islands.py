@@ -12,15 +12,18 @@ from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
 from trainwright.plan.expand import count_microbatches, expand
 from trainwright.plan.islands import parse_island_algorithm
+from trainwright.plan.strategy import stack_strategies
 from trainwright.program.crossing import crossing_bytes
 from trainwright.program.lower import lower
 from trainwright.program.meetings import island_counts
 from trainwright.program.setting import Setting
 from trainwright.report.files import make_folder, render_csv, render_json, save_text
-from trainwright.report.island_tables import advice_lines, island_lines, islands_table
+from trainwright.report.island_tables import ALONE, advice_lines, island_lines, islands_table
 from trainwright.report.islands import ApartSummary, summarize_apart
-from trainwright.report.summary import Summary
-from trainwright.search.islands import find_apart
+from trainwright.report.summary import Summary, summarize
+from trainwright.search.check import check_constraints
+from trainwright.search.find import find_plans
+from trainwright.search.islands import Run, find_apart
 from trainwright.units import parse_whole
 
 _MOST_ISLANDS = 65_536
@@ -34,6 +37,7 @@ class ApartAnswer:
     notes: tuple[str, ...]
     exact: Answer | None
     exact_bytes: float | None  # that an island sends in a step
+    alone: Summary | None  # exact training of the whole batch on one island, the others idle
     found: tuple[ApartSummary, ...]
     refused: Mapping[str, str]  # algorithms for which nothing fits, and why
 
@@ -45,7 +49,7 @@ class ApartAnswer:
     @property
     def advice(self) -> list[str]:
         """What to choose."""
-        return advice_lines(self.best_exact, self.found)
+        return advice_lines(self.best_exact, self.alone, self.found)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,33 +79,50 @@ def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
         raise BadInput("--batch-range", options.batch_range, "is for exact training", "use --batch")
     islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS) if options.islands else None
     request = parse_request(options)
-    chosen, refused = _options(request, texts, islands)
     exact, job = _exact(request), request.question.job
-    step_s = exact.summaries[0].step_s if exact else None
+    best = exact.summaries[0] if exact else None
+    chosen, refused = _options(request, texts, islands, best)
     insides = {each.job.cluster.count for each in chosen}  # devices of an island
     told = {inside: _exact_bytes(request, exact, inside) for inside in insides}
-    found = [
-        summarize_apart(each, job, request.terms, step_s, told[each.job.cluster.count]) for each in chosen
-    ]
+    found = [summarize_apart(each, job, request.terms, best, told[each.job.cluster.count]) for each in chosen]
     if not found and exact is None:
         raise InfeasiblePlan("; ".join(f"{text}: {why}" for text, why in refused.items()))
     notes = exact.notes if exact else (*request.notes, "Exact training does not fit this cluster.")
     inside = found[0].island_devices if found else job.cluster.count // island_counts(job.cluster)[0]
     sent = told[inside] if inside in told else _exact_bytes(request, exact, inside)
-    return ApartAnswer(notes=notes, exact=exact, exact_bytes=sent, found=tuple(found), refused=refused)
+    return ApartAnswer(
+        notes=notes, exact=exact, exact_bytes=sent, alone=_alone(request, inside), found=tuple(found),
+        refused=refused,
+    )  # fmt: skip
+
+
+def _alone(request: Request, devices: int) -> Summary | None:
+    """Exact training of the whole batch on one island of so many devices; nothing if it does not fit."""
+    job = request.question.job
+    inner = replace(job, cluster=replace(job.cluster, count=devices))
+    question = replace(request.question, job=inner, top=1)
+    try:
+        check_constraints(question)
+    except BadInput:  # what is fixed is for the whole cluster
+        return None
+    found = find_plans(question).best
+    if not len(found):
+        return None
+    return summarize(inner, stack_strategies([found.strategies[0]]), request.terms)[0]
 
 
 def _options(
-    request: Request, texts: tuple[str, ...], islands: int | None
+    request: Request, texts: tuple[str, ...], islands: int | None, exact: Summary | None
 ) -> tuple[list[Option], dict[str, str]]:
     """The best option of each algorithm; and for those without one, why."""
     found, refused = [], {}
     question = replace(request.question, top=1)
     (batch,) = question.batches
     steps = request.terms.tokens / (batch * question.job.seq)
+    run = Run(steps=steps, exact_s=exact.step_s if exact else None)
     for text in texts:
         try:
-            found.append(find_apart(question, text, islands, steps))
+            found.append(find_apart(question, text, islands, run))
         except InfeasiblePlan as error:
             refused[text] = str(error)
         except BadInput as error:  # like more islands than a layer has units: others may do
@@ -149,14 +170,16 @@ def apart_json_of(answer: ApartAnswer) -> Mapping[str, object]:
     """The answer as one tree of plain values: that of exact training, and the algorithms beside it."""
     tree = dict(json_of(answer.exact)) if answer.exact else {"notes": answer.notes, "plans": ()}
     return {
-        **tree, "exact_sent_bytes_per_step": answer.exact_bytes, "algorithms": answer.found,
+        **tree, "exact_sent_bytes_per_step": answer.exact_bytes, "exact_on_one_island": answer.alone,
+        "algorithms": answer.found,
         "refused": answer.refused, "advice": answer.advice,
     }  # fmt: skip
 
 
 _COLUMNS = (
     "name", "algorithm", "islands", "every", "strategy", "step_s", "low_s", "high_s", "tokens_per_s", "mfu",
-    "sent_bytes_per_step", "total_bytes", "power_w", "days", "dollars", "kwh", "excess_loss", "low", "high",
+    "sent_bytes_per_step", "total_bytes", "power_w", "days", "dollars", "kwh", "network", "workers",
+    "setting", "excess_loss", "low", "high",
 )  # fmt: skip
 
 
@@ -165,6 +188,8 @@ def _csv_of(answer: ApartAnswer) -> str:
     rows: list[dict[str, object]] = []
     if (best := answer.best_exact) is not None:
         rows.append(_row(best) | {"name": "exact", "sent_bytes_per_step": answer.exact_bytes})
+    if answer.alone is not None:
+        rows.append(_row(answer.alone) | {"name": ALONE, "sent_bytes_per_step": 0.0})
     for each in answer.found:
         for risk in each.risks or (None,):
             rows.append(_row(each) | ({} if risk is None else _row(risk) | {"algorithm": each.algorithm}))
@@ -182,9 +207,10 @@ def _show(answer: ApartAnswer, *, quiet: bool) -> None:
     console, exact = tables.open_console(), answer.best_exact
     if not quiet:
         tables.show(console, *answer.notes)
-    tables.show(console, islands_table(exact, answer.exact_bytes, answer.found))
-    if exact and not quiet:
-        tables.show(console, f"exact: {exact.strategy}")
+    tables.show(console, islands_table(exact, answer.exact_bytes, answer.alone, answer.found))
+    for name, summary in (("exact", exact), (ALONE, answer.alone)):
+        if summary and not quiet:
+            tables.show(console, f"{name}: {summary.strategy}")
     for each in answer.found if not quiet else ():
         tables.show(console, *(tables.indented(console, line) for line in island_lines(each)))
     for text, why in answer.refused.items():

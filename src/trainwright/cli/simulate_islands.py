@@ -69,6 +69,8 @@ def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, st
     if not is_apart(plan):
         rule = "is of no islands, and --algorithm goes with a strategy or a plan of the zoo"
         raise BadInput("plan", text, rule, "write apart and synchronise into it, or leave out --algorithm")
+    if options.algorithm and not text.endswith(".json"):
+        raise BadInput("--algorithm", options.algorithm, "the plan file has its own", "leave it out")
     if options.islands:
         raise BadInput("--islands", options.islands, "the plan file has its own", "leave it out")
     own = plan.batch * plan.microbatches * islands_of(plan)

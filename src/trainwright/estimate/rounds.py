@@ -29,6 +29,15 @@ class Option:
         """The mean time of a step, over a round."""
         return self.round_s / self.apart.every
 
+    def exact_share(self, steps: float) -> float:
+        """The share of a run of so many steps that is exact, as far as it has so many; 0 if that is open."""
+        return min(self.apart.exact_steps / max(steps, 1.0), 1.0) if steps else 0.0
+
+    def mean_s(self, steps: float, exact_s: float | None) -> float:
+        """The mean time of a step over a run of so many, where an exact one takes so long, if it is known."""
+        share = self.exact_share(steps) if exact_s is not None else 0.0
+        return share * (exact_s or 0.0) + (1.0 - share) * self.step_s
+
 
 def round_s(step_s: float, every: int, meetings: Sequence[Meeting]) -> float:
     """Time of a round of so many steps of that time.

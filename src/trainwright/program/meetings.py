@@ -70,22 +70,18 @@ def build_apartness(graph: Graph, seq: int, algorithm: Algorithm, islands: int) 
         raise BadInput("islands", islands, rule, "use a cluster of several, or leave out --algorithm")
     anatomy = build_anatomy(graph, seq)
     if isinstance(algorithm, Ist):
-        _check_divisible(graph, anatomy)
-        least = min(anatomy.units.values())
-        if least < islands:
-            rule = f"are more than the {least} units (heads with their keys) that a layer has"
-            raise BadInput("islands", islands, rule, "use fewer islands, or diloco")
+        _check_divisible(graph, anatomy, islands)
     return Apartness(algorithm=algorithm, anatomy=anatomy, islands=islands)
 
 
-def _check_divisible(graph: Graph, anatomy: Anatomy) -> None:
-    """Raise for a model of which subnetworks cannot be made."""
+def _check_divisible(graph: Graph, anatomy: Anatomy, islands: int) -> None:
+    """Raise for a model of which so many subnetworks cannot be made."""
     try:
         check_dense(graph)
     except BadInput as error:
         rule = "has experts or reads its own output, of which no subnetworks are known"
         raise BadInput("model", graph.name, rule, "leave out ist: diloco trains it") from error
-    check_units(anatomy)
+    check_units(anatomy, islands)
 
 
 def island_graph(graph: Graph, apart: Apartness) -> Graph:

@@ -29,6 +29,7 @@ class RoundAccount:
     link_s: float
     round_sent_bytes: float
     sent_bytes_per_step: float
+    exact_steps: int  # of the run, which no figure of a round has
     risks: tuple[Risk, ...]
 
 
@@ -39,7 +40,7 @@ def round_account_of(simulated: SimulatedApart) -> RoundAccount:
     return RoundAccount(
         algorithm=text, islands=apart.islands, every=apart.every, island_step_s=simulated.step.step_s,
         round_s=simulated.round.round_s, link_s=sum(each.link_s for each in simulated.meetings),
-        round_sent_bytes=sent, sent_bytes_per_step=sent / apart.every,
+        round_sent_bytes=sent, sent_bytes_per_step=sent / apart.every, exact_steps=apart.exact_steps,
         risks=risks_like(text),
     )  # fmt: skip
 
@@ -91,7 +92,7 @@ def _sync(simulated: SimulatedApart) -> Spent:
     every = simulated.apart.every
     adds = max(simulated.step_s - simulated.step.step_s, 0.0)
     whole = sum(each.link_s + each.apply_s for each in simulated.meetings) / every
-    hidden = max(whole - adds, 0.0)
+    hidden = max(whole - adds, 0.0) if whole > (1.0 + 1e-9) * adds else 0.0  # or it is rounding
     return Spent(busiest_s=adds, mean_s=adds, busiest_hidden_s=hidden, mean_hidden_s=hidden)
 
 

@@ -1,9 +1,10 @@
 """Figures of islands beside exact training: what a step takes, and what was measured of the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainwright.algorithm.risk import Risk
 from trainwright.report.figures import Axis, Figure, Series
+from trainwright.report.island_tables import ALONE
 from trainwright.report.islands import ApartSummary, nearest_risk
 from trainwright.report.plan_figures import stacked
 from trainwright.report.summary import Summary
@@ -11,16 +12,19 @@ from trainwright.report.summary import Summary
 _EXACT = "exact"
 
 
-def island_figures(exact: Summary | None, found: Sequence[ApartSummary]) -> tuple[Figure, ...]:
+def island_figures(
+    exact: Summary | None, alone: Summary | None, found: Sequence[ApartSummary]
+) -> tuple[Figure, ...]:
     """The step of each, and the risk to the loss of those that the study measured."""
-    return (_steps(exact, found), *_risks(found))
+    return (_steps({_EXACT: exact, ALONE: alone}, found), *_risks(found))
 
 
-def _steps(exact: Summary | None, found: Sequence[ApartSummary]) -> Figure:
+def _steps(exact: Mapping[str, Summary | None], found: Sequence[ApartSummary]) -> Figure:
     parts = [{"step of an island": each.island_step_s, **_more(each)} for each in found]
     names = [each.name for each in found]
-    if exact:
-        parts, names = [{"exact step": exact.step_s}, *parts], [_EXACT, *names]
+    known = {name: each for name, each in exact.items() if each}
+    parts = [*({"exact step": each.step_s} for each in known.values()), *parts]
+    names = [*known, *names]
     return Figure(
         name="islands_step", title="A step, in the mean of a round", x=Axis(title="training"),
         y=Axis(title="seconds a step"), series=stacked(names, parts),

@@ -16,15 +16,20 @@ RISKY = 0.05  # of the loss: an interval that reaches beyond is no small risk
 _AS_MANY = 0.75  # of the measured share of exact steps, and more, is no other run
 _DAY_S = 86_400.0
 _WORTH = 1.1  # times as fast as exact training: less is not worth another mathematics
+ALONE = "exact, one island"  # which trains on the whole batch while the others are idle
 _HEADERS = ("training", "step", "tok/s", "sent/step", "memory", "MFU", "days", "cost", "loss risk")
 
 
-def islands_table(exact: Summary | None, exact_bytes: float | None, found: Sequence[ApartSummary]) -> Table:
-    """A row for exact training, if it fits, and one for each algorithm."""
+def islands_table(
+    exact: Summary | None, exact_bytes: float | None, alone: Summary | None, found: Sequence[ApartSummary]
+) -> Table:
+    """A row for exact training, if it fits, on all islands and on one alone, and one for each algorithm."""
     rows = []
     if exact:
         sent = "?" if exact_bytes is None else render_si(exact_bytes, "B")
         rows.append(["exact", *_numbers(exact, sent), "none"])
+    if alone:
+        rows.append([ALONE, *_numbers(alone, render_si(0.0, "B")), "none"])
     for each in found:
         sent = render_si(each.sent_bytes_per_step, "B")
         risk = nearest_risk(each.risks, each.islands, each.every)
@@ -92,6 +97,11 @@ def round_lines(found: RoundAccount) -> Iterator[str]:
     )
     in_round = f"{render_si(found.round_sent_bytes, 'B')} in a round, " if found.every > 1 else ""
     yield f"An island sends {in_round}{render_si(found.sent_bytes_per_step, 'B')} a step"
+    if found.exact_steps:
+        yield (
+            f"{found.exact_steps:,} steps of the run train the whole model exactly, at exact training's "
+            "speed: times, days and costs here are without them, those of plan --algorithm with them"
+        )
     yield from risk_lines(found)
 
 
@@ -123,14 +133,20 @@ def _measured(risk: Risk) -> str:
     )
 
 
-def advice_lines(exact: Summary | None, found: Sequence[ApartSummary]) -> list[str]:
-    """What to choose: the fastest of small measured risk; and what is faster, with what it risks."""
+def advice_lines(whole: Summary | None, alone: Summary | None, found: Sequence[ApartSummary]) -> list[str]:
+    """What to choose: the fastest of small measured risk; and what is faster, with what it risks.
+
+    Exact training is on all islands (`whole`), or on one of them if that is no slower.
+    """
+    exact = min((each for each in (alone, whole) if each), key=lambda each: each.budget.days, default=None)
     ranked = sorted(found, key=lambda each: each.budget.days)
     safe = [each for each in ranked if not is_risky(each)]
     choice: Summary | ApartSummary | None = safe[0] if safe else exact
     if exact and safe and exact.budget.days <= _WORTH * safe[0].budget.days:
         choice = exact
     lines = [_choice_line(choice, exact)] if choice else ["Nothing here is known to keep the loss."]
+    if exact and exact is alone:
+        lines.append(_alone_line(alone, whole))
     for each in ranked:
         if is_risky(each) and (choice is None or 1.02 * each.budget.days < choice.budget.days):
             lines.append(_warning(each))
@@ -151,15 +167,17 @@ def _doubt(found: ApartSummary) -> str:
         return f"its loss was measured at {render_risk(risk)} above exact training's"
     if beyond := beyond_measured(found.algorithm, risk):
         return beyond
+    most = max(risk.workers for risk in found.risks)
+    if found.islands > most:
+        return f"more than {most} workers were not measured"
     longest = max(map(every_of, found.risks))
     return f"rounds of more than {longest} steps were not measured" if found.every > longest else ""
 
 
 def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
     if not isinstance(choice, ApartSummary):
-        return (
-            f"Advice: train exactly ({choice.strategy}); no algorithm of small measured risk is 10 % faster."
-        )
+        where = f"on {choice.devices:,} devices ({choice.strategy})"
+        return f"Advice: train exactly {where}; no algorithm of small measured risk is 10 % faster."
     times = f", {exact.budget.days / choice.budget.days:.3g} times as fast as exact training" if exact else ""
     risk = nearest_risk(choice.risks, choice.islands, choice.every)
     assert risk is not None, "what was not measured is not advised"
@@ -167,6 +185,15 @@ def _choice_line(choice: Summary | ApartSummary, exact: Summary | None) -> str:
         f"Advice: {choice.algorithm} on {choice.islands} islands, {choice.budget.days:,.1f} days{times}; "
         f"its loss was measured at {render_risk(risk)} against exact training's, on a small {risk.network} "
         f"in {risk.steps} steps: try it on your model at a small size first."
+    )
+
+
+def _alone_line(alone: Summary, whole: Summary | None) -> str:
+    """That links are so slow that exact training is best left to one island."""
+    all_of_them = f", {whole.budget.days:,.1f} on all of them" if whole else ""
+    return (
+        f"Exact training takes {alone.budget.days:,.1f} days on one island of {alone.devices:,} devices"
+        f"{all_of_them}: what else trains is compared with that, and the others are free for other work."
     )
 
 

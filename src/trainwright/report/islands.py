@@ -20,7 +20,7 @@ from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.plan.text import render_plan
 from trainwright.program.meetings import round_sent_bytes
 from trainwright.report.budget import Budget, Terms, budget_of, goodput_of
-from trainwright.report.summary import summarize
+from trainwright.report.summary import Summary, summarize
 
 _WAITING = Activity(matrix=0.0, memory=0.0, link=1.0)  # what devices do while islands meet
 
@@ -74,25 +74,30 @@ class ApartSummary:
 
 
 def summarize_apart(
-    option: Option, whole: Job, terms: Terms, exact_s: float | None = None, exact_bytes: float | None = None
+    option: Option, whole: Job, terms: Terms, exact: Summary | None = None, exact_bytes: float | None = None
 ) -> ApartSummary:
-    """A summary of an option; `exact_s` is the exact step that its run may begin or end with.
+    """A summary of an option; `exact` is how its run trains in the exact steps that it may have.
 
     `exact_bytes` is what an island sends in such a step; if it is not known, all gradients once.
     """
     apart, job = option.apart, option.job
     (island,) = summarize(job, stack_strategies([option.strategy]), terms)
     batch, cluster = int(job.global_batch) * apart.islands, whole.cluster
-    share = _exact_share(option, batch * job.seq, terms)
-    step_s = option.step_s if exact_s is None else share * exact_s + (1.0 - share) * option.step_s
-    working = island.step_s / step_s
-    power = apart.islands * island.power_w * working + float(power_w(cluster, _WAITING)) * (1.0 - working)
+    steps = terms.tokens / (batch * job.seq)
+    share = option.exact_share(steps)
+    step_s = option.mean_s(steps, exact.step_s if exact else None)
+    counted = share if exact else 0.0
+    whole_step, waiting = exact or island, float(power_w(cluster, _WAITING))
+    blend = _Blend(
+        step_s=step_s, island_s=(1.0 - counted) * island.step_s, exact_s=counted * whole_step.step_s
+    )
+    power = blend.mean(apart.islands * island.power_w, whole_step.power_w, waiting)
     tokens_per_s = batch * job.seq / step_s
     interrupted = goodput_of(whole, option.strategy.precision, step_s, terms)
     effective = tokens_per_s * (interrupted.speed if interrupted else 1.0)
     text = render_algorithm(apart.algorithm)
     sent = round_sent_bytes(option.meetings, apart.islands)
-    waiting_w = float(power_w(cluster, _WAITING)) / cluster.count / cluster.pue - cluster.network.host_w
+    waiting_w = waiting / cluster.count / cluster.pue - cluster.network.host_w
     return ApartSummary(
         name=short_name(apart.algorithm),
         algorithm=text,
@@ -113,15 +118,15 @@ def summarize_apart(
         exact_steps=apart.exact_steps,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.count,
-        mfu=island.mfu * working,
-        hfu=island.hfu * working,
+        mfu=blend.mean(island.mfu, whole_step.mfu),
+        hfu=blend.mean(island.hfu, whole_step.hfu),
         round_sent_bytes=sent,
         sent_bytes_per_step=(1.0 - share) * sent / apart.every + share * _exact_bytes(option, exact_bytes),
         total_bytes=island.total_bytes + (1.0 + job.stack.fragmentation) * option.beside_bytes,
         beside_bytes=option.beside_bytes,
         capacity_bytes=island.capacity_bytes,
         power_w=power,
-        device_w=island.device_w * working + waiting_w * (1.0 - working),
+        device_w=blend.mean(island.device_w, whole_step.device_w, waiting_w),
         joules_per_token=power / tokens_per_s,
         tokens_per_joule=tokens_per_s / power,
         goodput=interrupted,
@@ -132,9 +137,18 @@ def summarize_apart(
     )
 
 
-def _exact_share(option: Option, batch_tokens: int, terms: Terms) -> float:
-    """The share of the run's steps that are exact, as far as it has so many."""
-    return min(option.apart.exact_steps / max(terms.tokens / batch_tokens, 1.0), 1.0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blend:
+    """Of a mean step, the time in which islands work, that of exact steps, and what is waited beside them."""
+
+    step_s: float
+    island_s: float
+    exact_s: float
+
+    def mean(self, island: float, exact: float, waiting: float = 0.0) -> float:
+        """A number in the mean over all time, from what it is in each."""
+        waited_s = self.step_s - self.island_s - self.exact_s
+        return (self.island_s * island + self.exact_s * exact + waited_s * waiting) / self.step_s
 
 
 def _exact_bytes(option: Option, known: float | None) -> float:

@@ -1,7 +1,7 @@
 """The best plan of islands for an algorithm: how many, what each does in a step, how rarely they meet."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trainwright.algorithm.protocol import Algorithm
 from trainwright.algorithm.registry import has_rounds
@@ -26,36 +26,50 @@ from trainwright.program.setting import Setting
 from trainwright.search.check import check_constraints
 from trainwright.search.find import Question, find_plans
 from trainwright.search.miss import nearest_miss
+from trainwright.units import render_bytes
 
 EVERY = (10, 20, 50, 100, 200, 500)  # steps of a round that are tried; DiLoCo was published with 500
 _WORTH = 1.05  # times as fast: what more islands, or rarer meetings, must bring
 
 
-def find_apart(question: Question, text: str, islands: int | None = None, steps: float = 0.0) -> Option:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What islands are chosen for: a run of so many steps, 0 if that is open, and its exact step."""
+
+    steps: float = 0.0
+    exact_s: float | None = None
+
+
+OPEN = Run()
+
+
+def find_apart(question: Question, text: str, islands: int | None = None, run: Run = OPEN) -> Option:
     """The best option for an algorithm, of as many islands as are asked for or as levels of the network make.
 
     The fewest islands, and of rounds that are tried the shortest, that another choice beats by 5 % at most:
     the rarer islands meet and the more they are, the more the loss is at risk. Of a run of so many steps, if
     they are given, as large a share is exact as of the measured ones.
     """
-    algorithms = list(_algorithms(text, steps, question.job.graph.sizes["hidden"]))
+    algorithms = list(_algorithms(text, run.steps, question.job.graph.sizes["hidden"]))
     options: list[Option] = []
     error: Exception | None = None
     for count in _counts(question, islands):
         try:
-            options.append(_of_count(question, algorithms, count))
+            options.append(_of_count(question, algorithms, count, run))
         except (BadInput, InfeasiblePlan) as found:
             error = error or found
     if not options:
         assert error is not None
         raise error
-    return _least(options)
+    return _least(options, run)
 
 
-def _least(options: list[Option]) -> Option:
+def _least(options: list[Option], run: Run) -> Option:
     """The first that no later one beats by what more risk must be worth."""
-    best_s = min(option.step_s for option in options)
-    return next(option for option in options if option.step_s <= _WORTH * best_s)
+    means_s = [option.mean_s(run.steps, run.exact_s) for option in options]
+    return next(
+        option for option, mean_s in zip(options, means_s, strict=True) if mean_s <= _WORTH * min(means_s)
+    )
 
 
 def _algorithms(text: str, steps: float, hidden: int) -> Iterator[Algorithm]:
@@ -69,12 +83,17 @@ def _algorithms(text: str, steps: float, hidden: int) -> Iterator[Algorithm]:
     if not has_rounds(name):
         yield parse_island_algorithm(_written(name, chosen))
         return
-    for every in (stated["every"],) if "every" in stated else EVERY:
+    for every in (stated["every"],) if "every" in stated else _rounds_within(steps):
         try:
             yield parse_island_algorithm(_written(name, chosen | {"every": str(every)}))
         except BadInput:  # too short for another hyperparameter
-            if every in (EVERY[-1], stated.get("every")):
+            if every in (_rounds_within(steps)[-1], stated.get("every")):
                 raise
+
+
+def _rounds_within(steps: float) -> tuple[int, ...]:
+    """The rounds that are tried in a run of so many steps: none is longer than it, but the shortest."""
+    return tuple(each for each in EVERY if not steps or each <= max(steps, EVERY[0]))
 
 
 def _written(name: str, hyperparameters: Mapping[str, str]) -> str:
@@ -113,7 +132,7 @@ def _counts(question: Question, islands: int | None) -> tuple[int, ...]:
     return counts
 
 
-def _of_count(question: Question, algorithms: list[Algorithm], islands: int) -> Option:
+def _of_count(question: Question, algorithms: list[Algorithm], islands: int, run: Run) -> Option:
     """The best option of so many islands."""
     whole = question.job
     (batch,) = question.batches
@@ -140,7 +159,7 @@ def _of_count(question: Question, algorithms: list[Algorithm], islands: int) -> 
                 meetings=build_meetings(setting, each, held),
             )
         )  # fmt: skip
-    return _least(options)
+    return _least(options, run)
 
 
 def _best_inside(question: Question, job: Job, beside: float) -> tuple[Strategy, float, float]:
@@ -148,8 +167,10 @@ def _best_inside(question: Question, job: Job, beside: float) -> tuple[Strategy,
     own = job.cluster.device.memory[0]
     room = own.capacity_bytes - beside * (1.0 + job.stack.fragmentation)
     if room <= 0:
+        kept, own_text = render_bytes(beside), render_bytes(own.capacity_bytes)
         raise InfeasiblePlan(
-            f"what the algorithm keeps beside the model does not fit {job.cluster.device.name}"
+            f"what the algorithm keeps beside the model is {kept} on each device of an island, and "
+            f"{job.cluster.device.name} has {own_text}; use fewer and larger islands, or local-sgd"
         )
     device = replace(
         job.cluster.device,

@@ -115,7 +115,7 @@ def _plan_islands(options: argparse.Namespace) -> bytes:
     return compact_json(
         {
             **apart_json_of(found), "beside": [_beside(each) for each in found.found],
-            "island_figures": island_figures(found.best_exact, found.found),
+            "island_figures": island_figures(found.best_exact, found.alone, found.found),
             "figures": plan_figures(exact.summaries, exact.front, exact.what_if) if exact else (),
         }
     ).encode()  # fmt: skip

@@ -146,6 +146,20 @@ def test_a_small_model_waits_for_the_length_of_the_link() -> None:
     assert 2 * 5e-3 <= meeting.link_s < 0.03  # 5 ms there and 5 ms back; 1 MB takes 0.02 ms
 
 
+def test_devices_leave_their_island_where_a_mapping_puts_them() -> None:
+    where = setting("h100:8x2@1Gbps", "llama2-7b")
+    over_sites, inside_sites = (
+        crossing_bytes(
+            lower(where, expand(parse_strategy(f"dp2 pp8 mb1 1f1b bf16{order}"), where.graph, 16)), 8
+        )
+        for order in ("", " order=tp-pp-dp")
+    )
+    # Half of the stages at each site: 16 sequences of activations leave one, their gradients the other.
+    assert over_sites == pytest.approx(16 * SEQ * 4096 * 2)
+    # A whole pipeline at each: all gradients are summed over the link.
+    assert inside_sites == pytest.approx(4 * parameters(where.graph))
+
+
 def test_an_island_ends_where_a_level_of_the_network_does() -> None:
     cluster = load_cluster("h100:64x2@10Gbps")
     assert island_counts(cluster) == (2, 16)

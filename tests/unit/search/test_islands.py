@@ -11,7 +11,7 @@ from trainwright.estimate.rounds import Option
 from trainwright.estimate.types import Job
 from trainwright.model.graph import parameters
 from trainwright.search.find import Question
-from trainwright.search.islands import EVERY, find_apart
+from trainwright.search.islands import EVERY, Run, find_apart
 from trainwright.search.usual import able_knobs
 
 
@@ -56,9 +56,21 @@ def test_what_is_stated_goes_before_what_was_measured() -> None:
 def test_as_large_a_share_of_a_run_is_exact_as_of_the_measured_ones() -> None:
     asked, risk = question("h100:8x2@10Gbps"), next(r for r in measured_risks("ist") if r.exact_share > 0)
     assert 0.15 < risk.exact_share < 0.25
-    option = find_apart(asked, "ist every=30", steps=10_000)
+    option = find_apart(asked, "ist every=30", run=Run(steps=10_000))
     assert option.apart.exact_steps == pytest.approx(10_000 * risk.exact_share, rel=0.1)
-    assert find_apart(asked, "ist every=30 warmup=0 finish=9", steps=10_000).apart.exact_steps == 9
+    assert find_apart(asked, "ist every=30 warmup=0 finish=9", run=Run(steps=10_000)).apart.exact_steps == 9
+
+
+def test_rounds_are_chosen_by_the_step_that_is_told_which_has_exact_ones() -> None:
+    asked = question("h100:8x2@1Gbps")
+    free = find_apart(asked, "ist", run=Run(steps=10_000))
+    bound = find_apart(asked, "ist", run=Run(steps=10_000, exact_s=100 * free.island_step_s))
+    assert bound.apart.every < free.apart.every  # the exact steps take most of the time in any case
+    share = bound.exact_share(10_000)
+    assert share == pytest.approx(0.18, abs=0.02)
+    mean_s = share * 7.0 + (1 - share) * bound.step_s
+    assert bound.mean_s(10_000, 7.0) == pytest.approx(mean_s)
+    assert find_apart(asked, "diloco", run=Run(steps=60)).apart.every <= 60  # no longer than the run
 
 
 def test_islands_of_subnetworks_train_less_and_faster() -> None:

@@ -47,6 +47,8 @@ function riskText(risk) {
 function islandsAnswer(found) {
   const best = found.plans[0], drawn = figures(found.island_figures);
   const rows = found.algorithms.map((each, index) => ({ ...each, what: `${each.name}, ${each.islands} islands, every ${each.every > 1 ? each.every : "step"}`, sent: each.sent_bytes_per_step, risk: found.beside[index].risk }));
+  const alone = found.exact_on_one_island;
+  if (alone) rows.unshift({ ...alone, what: "exact, one island", sent: 0, exact: true });
   if (best) rows.unshift({ ...best, what: "exact", sent: found.exact_sent_bytes_per_step, exact: true });
   const columns = [
     { name: "training", of: (row) => row.what, left: true },
@@ -78,6 +80,7 @@ function islandsAnswer(found) {
 function islandRows(found) {
   const row = (each, more) => ({ name: each.name || "exact", algorithm: each.algorithm || "", islands: each.islands, every: each.every, strategy: each.strategy.text, step_s: each.step_s, low_s: each.low_s, high_s: each.high_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, sent_bytes_per_step: each.sent_bytes_per_step, total_bytes: each.total_bytes, power_w: each.power_w, days: each.budget.days, dollars: each.budget.dollars, kwh: each.budget.kwh, ...more });
   const risk = (each) => ({ measured_on: each ? each.network : "", workers: each ? each.workers : "", setting: each ? each.setting : "", excess_loss: each ? each.excess_loss : "", low: each ? each.low : "", high: each ? each.high : "" });
-  return [...found.plans.slice(0, 1).map((each) => row(each, { sent_bytes_per_step: found.exact_sent_bytes_per_step, ...risk(null) })), ...found.algorithms.flatMap((each) => (each.risks.length ? each.risks : [null]).map((one) => row(each, risk(one))))];
+  const alone = found.exact_on_one_island ? [row(found.exact_on_one_island, { name: "exact, one island", sent_bytes_per_step: 0, ...risk(null) })] : [];
+  return [...found.plans.slice(0, 1).map((each) => row(each, { sent_bytes_per_step: found.exact_sent_bytes_per_step, ...risk(null) })), ...alone, ...found.algorithms.flatMap((each) => (each.risks.length ? each.risks : [null]).map((one) => row(each, risk(one))))];
 }
 const planFiles = (found) => (found.algorithms || []).map((each) => el("button", { type: "button", onclick: () => save(`${each.name}.plan`, each.plan, "text/plain") }, `${each.name}.plan`));
