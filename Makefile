@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-torchtitan test-bridge check calibrate bench bench-run measure agreement zoo clean
+.PHONY: plan test thorough test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -33,6 +33,11 @@ BRIDGE := 'megatron-bridge>=0.3,<0.4' 'transformers<5' 'huggingface_hub<1' 'toke
 test-bridge: .venv/.installed-dev  ## Megatron-Bridge's own recipes under what is exported for them, without its kernels
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/bridge $(BRIDGE)
 	PYTHONPATH=$(CURDIR)/.venv/bridge $(BIN)/python -m pytest tests/tools/test_megatron_bridge.py
+
+test-torchft: .venv/.installed-dev  ## torchft's own DiLoCo and local SGD beside ours
+	$(BIN)/python -m pip install --quiet --upgrade --target .venv/torchft 'opentelemetry-exporter-otlp-proto-http>=1.39,<2'
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .venv/torchft 'torchft>=0.2,<0.3'
+	PYTHONPATH=$(CURDIR)/.venv/torchft $(BIN)/python -m pytest tests/tools/test_torchft.py
 
 check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff check .
