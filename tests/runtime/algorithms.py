@@ -14,6 +14,7 @@ from trainwright.algorithm.learning import Learning
 from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp
 from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import parse_algorithm
+from trainwright.algorithm.subnetwork import IstMember
 from trainwright.algorithm.talk import converse, converse_together
 from trainwright.algorithm.teacher import build_task, teach
 from trainwright.algorithm.train import Order, Task, train_here
@@ -21,7 +22,7 @@ from trainwright.algorithm.transformer import Transformer
 from trainwright.cli.run import add_arguments
 from trainwright.cli.run_algorithm import parse_job
 from trainwright.runtime.apart.job import Job
-from trainwright.runtime.apart.regroup import Memory, regroup
+from trainwright.runtime.apart.regroup import Memory, recall, regroup
 
 NETWORKS: dict[str, Network] = {
     "mlp": Mlp(inputs=6, hidden=(13, 10), classes=3),  # no layer divides by 4
@@ -125,6 +126,34 @@ def regroup_four_of_five(rank: int, text: str, first: int, path: str) -> dict[st
         "after": {name: each.numpy() for name, each in after.items()},
         "loss": converse(member.step(first, job.part(first, rank, 4))),
     }  # fmt: skip
+
+
+def four_of_fewer(rank: int, text: str, fewer: int, first: int, path: str) -> dict[str, Any]:
+    """Four processes go on after a step that only the first few of them have taken part in, until the end.
+
+    Until then every process acts these, with the same outcome.
+    """
+    job = job_of(text, path)
+    seats, start = [job.seat(each, fewer, 0) for each in range(fewer)], job.network.initial(0)
+    members: list[Any] = [job.algorithm.begin(job.network, job.learning, seat, start) for seat in seats]
+    for number in range(first):
+        converse_together([each.step(number, job.part(number, i, fewer)) for i, each in enumerate(members)])
+    before, memory = converse_together([_unscaled(each) for each in members])[0], Memory()
+    if rank < fewer:
+        memory.push(first, seats[rank], members[rank].kept())
+    step = recall(memory)
+    member: Any = regroup(job, memory, job.seat(rank, 4, step))
+    after = converse(_unscaled(member))
+    losses = [converse(member.step(each, job.part(each, rank, 4))) for each in range(step, 12)]
+    return {
+        "step": step, "before": {name: each.numpy() for name, each in before.items()},
+        "after": {name: each.numpy() for name, each in after.items()}, "losses": losses,
+        "end": {name: each.numpy() for name, each in converse(_unscaled(member)).items()},
+    }  # fmt: skip
+
+
+def _unscaled(member: Any) -> Any:
+    return member.merged() if isinstance(member, IstMember) else member.whole()
 
 
 def job_of(text: str, path: str) -> Job:

@@ -134,6 +134,26 @@ def test_subnetworks_go_on_without_a_worker_wherever_it_is_lost(
     assert all(np.isfinite(each["loss"]) for each in found)
 
 
+@pytest.mark.parametrize("fewer", [3, 1])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "diloco every=4", "streaming-diloco every=4 fragments=2", "local-sgd every=4",
+        "local-sgd every=4 exact=9", "ist every=4", "ist every=4 warmup=9", "ist every=4 finish=9",
+    ],
+)  # fmt: skip
+def test_workers_that_come_later_go_on_from_what_the_others_have(
+    text: str, fewer: int, pool: Callable[[int], Pool], tmp_path: Path
+) -> None:
+    found = pool(4).run(tried.four_of_fewer, text, fewer, 4, _five_heads(tmp_path))
+    for each in found:
+        assert each["step"] == 4
+        assert np.isfinite(each["losses"]).all()
+        for name, values in found[0]["before"].items():
+            assert each["after"][name] == pytest.approx(values, rel=1e-6, abs=0.0)
+            assert np.array_equal(each["end"][name], found[0]["end"][name])
+
+
 def _five_heads(folder: Path) -> str:
     path = folder / "five.toml"
     path.write_text("layers = 1\nhidden = 20\nheads = 5\nffn = 20\nvocab = 256\n")

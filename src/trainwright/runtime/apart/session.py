@@ -17,7 +17,7 @@ from trainwright.errors import TrainwrightError
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.keep import Keep, load_own, load_weights
 from trainwright.runtime.apart.merged import fitted
-from trainwright.runtime.apart.regroup import Memory, common_step, regroup
+from trainwright.runtime.apart.regroup import Memory, recall, regroup
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
 from trainwright.runtime.progress import Progress
@@ -41,7 +41,7 @@ class Session:
 
     def run(self) -> tuple[bool, dict[str, torch.Tensor]]:
         """Whether the run came to its end, and the model then."""
-        step = common_step(self.memory)
+        step = recall(self.memory)
         member, seat = self._fresh() if step < 0 else self._left(step)
         self.saved = seat.first
         if seat.rank == 0:
