@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +120,29 @@ def wait_for_step(process: subprocess.Popen[str], metrics: Path, step: int) -> N
     while steps_taken(metrics) < step and process.poll() is None:
         assert time.monotonic() < end_s, f"step {step} is not reached"
         time.sleep(0.01)
+
+
+def worker_counts(metrics: Path) -> list[int]:
+    """How many workers took part, one number for every change; as far as the steps are written."""
+    found: list[int] = []
+    for line in metrics.read_text().splitlines() if metrics.exists() else ():
+        with suppress(ValueError):  # in the middle of a line
+            count = json.loads(line).get("workers")
+            if count and found[-1:] != [count]:
+                found.append(count)
+    return found
+
+
+def wait_for_words(process: subprocess.Popen[str], words: str) -> str:
+    """What a run has said on its standard error until it said this, or ended."""
+    said = ""
+    assert process.stderr is not None
+    while words not in said:
+        line = process.stderr.readline()
+        if not line:
+            break
+        said += line
+    return said
 
 
 def ranks_of(process: subprocess.Popen[str]) -> Sequence[int]:

@@ -58,7 +58,7 @@ def test_a_run_of_a_plan_of_islands_tells_as_many_bytes_as_the_plan_says(name: s
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_worker_that_is_killed_is_survived_by_the_others(name: str, tmp_path: Path) -> None:
     metrics = tmp_path / f"{name}.jsonl"
-    process = launched.start(*arguments(tmp_path, name, ALGORITHMS[name]))
+    process = launched.start(*arguments(tmp_path, name, ALGORITHMS[name]), "--elastic")
     launched.wait_for_step(process, metrics, 12)
     victim = launched.ranks_of(process)[1]
     launched.kill(victim)

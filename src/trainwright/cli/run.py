@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--restarts", default="3", metavar="N", help="how often to start again (default: 3)")
     parser.add_argument(
-        "--elastic", action="store_true", help="go on with the processes that are left, under another plan"
+        "--elastic",
+        action="store_true",
+        help="go on with the processes that are left, under another plan; with --algorithm, replace none",
     )
     parser.add_argument(
         "--timeout", default="300", metavar="N", help="seconds to wait for another process (default: 300)"

@@ -32,7 +32,7 @@ def run_algorithm(options: argparse.Namespace) -> int:
     print(f"{name} by {render_algorithm(job.algorithm)} on {job.workers} workers", flush=True)
     supervisor = Supervisor(
         enter=enter_worker, arguments=(options,), restarts=count_of(options, "restarts"),
-        survives=survives(job.algorithm),
+        timeout_s=job.timeout_s, survives=survives(job.algorithm), replaces=not options.elastic,
     )  # fmt: skip
     return supervisor.run(job.workers)
 
@@ -56,6 +56,7 @@ def parse_job(options: argparse.Namespace) -> "Job":
 
     _check(options)
     stated = _stated(options)
+    _check_elastic(options, stated.algorithm)
     seed, tokens = count_of(options, "seed"), load_tokens(options.data)
     start = weights_file(options, "start", "--from")
     learner = parse_model(options.model, whole(options, "seq") if options.seq else None, seed, start, "fp32")
@@ -129,7 +130,17 @@ def _check(options: argparse.Namespace) -> None:
     """Raise for what a run under an algorithm does not have."""
     if options.precision not in (None, "fp32"):
         raise BadInput("--precision", options.precision, "is not fp32", "leave out --algorithm, or this")
-    for name in ("record", "elastic", "processes"):
+    for name in ("record", "processes"):
         if getattr(options, name):
             rule = "is for runs without --algorithm"
             raise BadInput(f"--{name}", str(getattr(options, name)), rule, "leave it out")
+
+
+def _check_elastic(options: argparse.Namespace, algorithm: "Algorithm") -> None:
+    """Raise if workers are to go on without one that they cannot do without."""
+    from trainwright.algorithm.meeting import survives
+    from trainwright.algorithm.registry import render_algorithm
+
+    if options.elastic and not survives(algorithm):
+        rule, remedy = "starts all workers again when one is gone", "leave it out, or use diloco or ist"
+        raise BadInput("--elastic", render_algorithm(algorithm), rule, remedy)

@@ -1,6 +1,7 @@
-"""The steps that one group of workers takes together, until the run ends or one of them is gone."""
+"""The steps that one group of workers takes together, until the run ends or another group goes on."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -32,6 +33,7 @@ class Session:
     notice: Notice
     memory: Memory
     restarted: bool
+    called: Callable[[], bool]  # whether another group is to go on after the next meeting
     metrics: Metrics
     progress: Progress
     losses: list[float] = field(default_factory=list)  # since the last meeting
@@ -39,8 +41,8 @@ class Session:
     met_s: float = 0.0
     told_bytes: int = 0  # passed to collectives by the algorithm since the last meeting
 
-    def run(self) -> tuple[bool, dict[str, torch.Tensor]]:
-        """Whether the run came to its end, and the model then."""
+    def run(self) -> tuple[bool | None, dict[str, torch.Tensor]]:
+        """Whether the run came to its end, and the model then; none if another group is to go on."""
         step = recall(self.memory)
         member, seat = self._fresh() if step < 0 else self._left(step)
         self.saved = seat.first
@@ -87,22 +89,25 @@ class Session:
         by = parse_algorithm(str(kept.note["algorithm"]))
         return fitted(self.job, seat, values, by, int(str(kept.note["workers"])))
 
-    def _steps(self, member: Member, seat: Seat) -> bool:
+    def _steps(self, member: Member, seat: Seat) -> bool | None:
         self.met_s = time.perf_counter()
         for number in range(seat.first, self.job.recipe.steps):
             part = self.job.part(number, seat.rank, seat.workers)
             with counted() as tally:
                 self.losses.append(converse(member.step(number, part)))
             self.told_bytes += sum(tally.bytes.values())
-            if meets(self.job.algorithm, seat, number) and not self._meet(member, seat, number + 1):
-                return number + 1 == self.job.recipe.steps
+            if meets(self.job.algorithm, seat, number):
+                ended, called = self._meet(member, seat, number + 1)
+                if (ended or called) and number + 1 < self.job.recipe.steps:
+                    return False if ended else None
         return True
 
-    def _meet(self, member: Member, seat: Seat, step: int) -> bool:
-        """Tell the losses of the round, keep what is due; whether to go on."""
-        told = torch.tensor([*self.losses, float(self.notice.given or self.notice.orphaned())])
+    def _meet(self, member: Member, seat: Seat, step: int) -> tuple[float, float]:
+        """Tell the losses of the round, keep what is due; whether the run ends, or this group."""
+        noticed = self.notice.given or self.notice.orphaned()
+        told = torch.tensor([*self.losses, noticed, seat.rank == 0 and self.called()])
         dist.all_reduce(told)
-        *sums, ended = told.tolist()
+        *sums, ended, called = told.tolist()
         self._write([each / seat.workers for each in sums], step, seat)
         self.memory.push(step, seat, member.kept() if survives(self.job.algorithm) else {})
         every, last = self.job.keeping.every, step == self.job.recipe.steps
@@ -115,7 +120,7 @@ class Session:
         wanted = self.job.evaluate_every
         if wanted and step // wanted > (step - len(sums)) // wanted:
             self._evaluate(member, step)
-        return not ended
+        return ended, called
 
     def _write(self, losses: list[float], step: int, seat: Seat) -> None:
         seconds = (time.perf_counter() - self.met_s) / len(losses)

@@ -3,20 +3,22 @@
 import gc
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import suppress
+from math import inf
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import Store, TCPStore
 
 from trainwright.algorithm.meeting import survives
 from trainwright.errors import TrainwrightError
+from trainwright.runtime.apart.assemble import assemble, connect, next_group
 from trainwright.runtime.apart.connections import hang_up, open_sockets
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.regroup import Memory
+from trainwright.runtime.apart.roll import Roll
 from trainwright.runtime.apart.session import Session
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
@@ -24,17 +26,18 @@ from trainwright.runtime.process import BAD_INPUT, BROKEN, LOST, is_lost_peer
 from trainwright.runtime.progress import Progress
 from trainwright.runtime.state_file import save_values
 
-_LOOK_S = 0.05
-
 
 def run_worker(build: Callable[[], Job], name: int, port: int, first: int, *, restarted: bool) -> int:
-    """Do a worker's part of a run; `first` is the group that it is to join at first. The exit code."""
+    """Do a worker's part of a run; the exit code.
+
+    `first` is the group that was named when it was started: its own, or that of the workers it is to join.
+    """
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     notice = Notice()
     notice.listen()
     store = TCPStore("localhost", port, is_master=False)
     try:
-        return _run(build(), name, store, first, notice, restarted)
+        return _run(build(), name, Roll(store), first, notice, restarted)
     except TrainwrightError as error:
         _say_once(store, f"trainwright: {error}")
         return BAD_INPUT
@@ -45,42 +48,46 @@ def run_worker(build: Callable[[], Job], name: int, port: int, first: int, *, re
         return BROKEN
 
 
-def _run(job: Job, name: int, store: Store, group: int, notice: Notice, restarted: bool) -> int:
-    memory = Memory()
+def _run(job: Job, name: int, roll: Roll, first: int, notice: Notice, restarted: bool) -> int:
+    memory, before, group, joined = Memory(), open_sockets(), first, False
     finished: bool | None
-    before = open_sockets()
+    roll.wait_in_line(os.getpid())
     while True:
-        group, members = _assemble(store, group, name, job.timeout_s)
-        if name not in members:
-            return LOST
+        group = next_group(roll, group, name)
+        # One that was started later waits for the others' next meeting, however far it is.
+        patience_s = job.timeout_s if joined or group == first else inf
         try:
-            finished, values = _join(
-                job, members.index(name), members, store, group, notice, memory, restarted
-            )
+            assemble(roll, group, name, patience_s)
+            joined = True
+            connect(roll, group, name, job.timeout_s)
+            finished, values = _join(job, roll, group, notice, memory, restarted)
         except Exception as error:
             if not (is_lost_peer(error) and survives(job.algorithm)):
                 raise
             finished = None
+            roll.leave(group, name)
         if finished is None:
             _leave({number: name for number, name in open_sockets().items() if before.get(number) != name})
             group += 1
             continue
-        if members[0] == name:
+        if dist.get_rank() == 0:
             _end(job, finished, values, memory)
+        with suppress(RuntimeError):  # the launcher is gone
+            roll.finish(group)
         dist.destroy_process_group()
         return 0
 
 
 def _join(
-    job: Job, rank: int, members: list[int], store: Store, group: int, notice: Notice, memory: Memory,
-    restarted: bool,
-) -> tuple[bool, dict[str, torch.Tensor]]:  # fmt: skip
-    dist.init_process_group(
-        "gloo", store=PrefixStore(f"group/{group}", store), rank=rank, world_size=len(members),
-        timeout=timedelta(seconds=job.timeout_s),
-    )  # fmt: skip
+    job: Job, roll: Roll, group: int, notice: Notice, memory: Memory, restarted: bool
+) -> tuple[bool | None, dict[str, torch.Tensor]]:
+    def called() -> bool:
+        with suppress(RuntimeError):  # the launcher is gone
+            return roll.named(group + 1)
+        return False
+
     session = Session(
-        job=job, notice=notice, memory=memory, restarted=restarted,
+        job=job, notice=notice, memory=memory, restarted=restarted, called=called,
         metrics=Metrics(path=job.keeping.metrics, board=job.keeping.tensorboard),
         progress=Progress(steps=job.recipe.steps),
     )  # fmt: skip
@@ -110,30 +117,3 @@ def _say_once(store: Store, text: str) -> None:
     """Print a message, unless another worker has printed one."""
     if store.add("said", 1) == 1:
         print(text, file=sys.stderr, flush=True)
-
-
-def _assemble(store: Store, group: int, name: int, timeout_s: float) -> tuple[int, list[int]]:
-    """The first group from this one on whose members are all there: one may die on the way to it."""
-    end_s = time.monotonic() + timeout_s
-    while True:
-        members = _members(store, group, timeout_s)
-        store.set(f"there/{group}/{name}", "")
-        there = [f"there/{group}/{each}" for each in members]
-        while name in members and not store.check(there) and not store.check([f"members/{group + 1}"]):
-            if time.monotonic() > end_s:
-                raise RuntimeError("timed out: not all workers have come")
-            time.sleep(_LOOK_S)
-        if name not in members or store.check(there):
-            return group, members
-        group += 1
-
-
-def _members(store: Store, group: int, timeout_s: float) -> list[int]:
-    """Who is in a group, once its launcher has said so."""
-    end_s = time.monotonic() + timeout_s
-    key = f"members/{group}"
-    while not store.check([key]):
-        if time.monotonic() > end_s:
-            raise RuntimeError("timed out: no word from the launcher")
-        time.sleep(_LOOK_S)
-    return [int(each) for each in store.get(key).decode().split(",")]
