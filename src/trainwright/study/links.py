@@ -54,18 +54,21 @@ class Step:
 def steps_of(algorithm: Algorithm, anatomy: Anatomy, seat: Seat, samples: int) -> list[Step]:
     """All steps of a run.
 
-    Exact data parallelism sends while the backward pass goes on; streaming DiLoCo while its next steps do.
+    Exact data parallelism, and exact steps of subnetworks, send while the backward pass goes on; streaming
+    DiLoCo while its next steps do.
     """
     costs = {True: whole_compute(anatomy), False: algorithm.compute(anatomy, seat.workers)}
     found = []
     for step in range(seat.steps):
-        cost = costs[_whole(algorithm, seat, step)]
+        whole = _whole(algorithm, seat, step)
+        cost = costs[whole]
         said = algorithm.messages(anatomy, seat, step)
         found.append(
             Step(
                 flops=cost.sample_flops * samples + cost.step_flops,
                 sent_bytes=sum(sent_bytes(each, seat.workers) for each in said),
-                hops=sum(hops(each, seat.workers) for each in said), hidden=_hidden(algorithm),
+                hops=sum(hops(each, seat.workers) for each in said),
+                hidden=_HIDDEN_SHARE if whole else _hidden(algorithm),
             )
         )  # fmt: skip
     return found

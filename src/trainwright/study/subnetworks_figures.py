@@ -192,7 +192,7 @@ def _map(places: Sequence[Place], most: float) -> Figure:
     )
     return Figure(
         name=f"map_{100 * most:.0f}", finding=told,
-        title=f"Speed-up over exact data parallelism, at most {most:.0%} more loss, {_LATENCY} latency",
+        title=f"Speed-up over exact training, at most {most:.0%} more loss, {_LATENCY} latency",
         x=Axis(title="links between workers"), y=Axis(title="parameters"),
         grid=Grid(columns=tuple(BANDWIDTHS), rows=tuple(SIZES), values=values, title="times as fast"),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from trainwright.algorithm.risk import Risk
 from trainwright.report.tables import table
-from trainwright.study.algorithm_map import STEPS, TOLERANCES, Place, memory_bytes
+from trainwright.study.algorithm_map import ALONE, STEPS, TOLERANCES, Place, memory_bytes
 from trainwright.study.intervals import Interval
 from trainwright.study.subnetworks import CONTROLS, EXACT, METHODS, OURS, Result, Setting, Study, mean_marks
 from trainwright.study.subnetworks_times import clocks
@@ -102,7 +102,8 @@ def place_rows(place: Place) -> list[Row]:
         {
             "size": place.size, "bandwidth": place.bandwidth, "latency": place.latency,
             "excess_loss_at_most": most, "choice": place.choice[most], "speedup": place.speedup[most],
-            "exact_step_s": place.step_s[EXACT], "step_s": place.step_s[place.choice[most]],
+            "exact_step_s": place.step_s[EXACT], "alone_step_s": place.step_s[ALONE],
+            "step_s": place.step_s[place.choice[most]],
         }
         for most in TOLERANCES
     ]  # fmt: skip

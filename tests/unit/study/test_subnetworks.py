@@ -19,7 +19,7 @@ from trainwright.algorithm.experiment import Curve, Experiment, Mark
 from trainwright.algorithm.protocol import Seat
 from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm
 from trainwright.algorithm.risk import parse_risks
-from trainwright.study.algorithm_map import build_map
+from trainwright.study.algorithm_map import ALONE, build_map
 from trainwright.study.intervals import interval
 from trainwright.study.links import Link, steps_of
 from trainwright.study.quadratic_cases import endings
@@ -197,9 +197,16 @@ def test_a_step_takes_its_compute_and_what_of_sending_is_not_hidden() -> None:
 def test_the_map_takes_the_fastest_that_may_be_taken() -> None:
     settings = {"ddp": "ddp", "diloco": "diloco every=20", "ist": "ist every=20"}
     places = build_map(settings, {"ddp": 0.0, "diloco": 0.05, "ist": 0.5}, "ddp")
-    assert {place.choice[0.02] for place in places} == {"ddp"}
-    slow: Any = next(each for each in places if (each.size, each.bandwidth) == ("1B", "100 Mb/s"))
-    assert slow.choice[0.1] == "diloco"
-    assert slow.speedup[0.1] > 10
+    assert {place.choice[0.02] for place in places} == {"ddp", ALONE}
+    at: Any = {(each.size, each.bandwidth): each for each in places if each.latency == "1 ms"}
+    # A worker computes for a step of the others and three more; four of them send 6 of 4 bytes a weight.
+    assert at["1B", "400 Gb/s"].step_s[ALONE] == pytest.approx(
+        4 * at["1B", "400 Gb/s"].step_s["ddp"], rel=0.02
+    )
+    slow, faster = at["1B", "100 Mb/s"], at["1B", "10 Gb/s"]
+    assert slow.choice[0.1] == ALONE  # also faster than meeting every 20 steps
+    assert slow.speedup[0.1] == 1.0
+    assert faster.choice[0.1] == "diloco"
+    assert faster.speedup[0.1] == faster.step_s[ALONE] / faster.step_s["diloco"] > 1.5
     for place in places:
         assert place.speedup[0.1] >= 1.0
