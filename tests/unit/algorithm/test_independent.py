@@ -6,7 +6,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.runtime import algorithms as tried  # noqa: E402
+from trainwright.algorithm.anatomy import Anatomy, Weight  # noqa: E402
 from trainwright.algorithm.network import Batch, Mlp  # noqa: E402
+from trainwright.algorithm.power_sgd import PowerSgd  # noqa: E402
 from trainwright.algorithm.train import Task, train  # noqa: E402
 
 WORKERS = 4
@@ -93,6 +95,16 @@ def gram_schmidt(matrix: np.ndarray) -> np.ndarray:
             found[:, i] -= (found[:, i] @ found[:, j]) * found[:, j]
         found[:, i] /= np.linalg.norm(found[:, i])
     return found
+
+
+def test_power_sgd_takes_weights_for_the_matrices_with_the_smallest_factors() -> None:
+    weights = (
+        Weight(name="output", sizes=(32, 128, 4096)),  # heads, their size, hidden
+        Weight(name="wide", sizes=(8, 50)),
+        Weight(name="norm", sizes=(7,)),
+    )
+    found = PowerSgd(rank=4).matrices(Anatomy(weights=weights))
+    assert [(each.rows, each.columns) for each in found] == [(4096, 4096), (8, 50), (7, 1)]
 
 
 def test_power_sgd() -> None:

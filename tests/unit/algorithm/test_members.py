@@ -149,6 +149,17 @@ def test_a_run_goes_on_from_what_its_workers_remember_after_any_step(text: str) 
         assert torch.equal(value, expected[name]), name
 
 
+@pytest.mark.parametrize(
+    "text", ["local-sgd every=4", "diloco every=4", "ist every=4", "ist every=5 coverage=0.6"]
+)
+def test_all_workers_tell_the_same_whole_model_after_any_step(text: str) -> None:
+    heard = Heard(text, "transformer", 2, "adamw")  # whose embeddings and norms are shared
+    for number in range(tried.STEPS):
+        heard.step(number)
+        one, other = converse_together([member.whole() for member in heard.members])
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 # Not rounds of one step, which hold no slice between steps, nor a cut that is none: it has the shared weights
 # twice when a round has ended.
 @pytest.mark.parametrize("text", [t for t in CASES if "every=1" not in t and "coverage=1" not in t])
