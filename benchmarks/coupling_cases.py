@@ -2,12 +2,15 @@
 
     python benchmarks/coupling_cases.py [--keep FILE] [--quick]
 
-Twenty networks, none of them the study's, are trained exactly and by three cuts into subnetworks each,
-without whole steps. Two learning rates are tried with the first seed; the second seed is trained at the one
-with the least loss on validation samples. Every other network is of the half that is judged on. `--keep` goes
-on from what a file has; `--quick` is six networks, one rate and one seed.
+Twenty networks, none of them the study's, are trained exactly, by three cuts into subnetworks each, without
+whole steps, and by local SGD with the same rounds. Two learning rates are tried with the first seed; the
+second seed is trained at the one with the least loss on validation samples. Every other network is of the half
+that is judged on. `--keep` goes on from what a file has; `--quick` is six networks, one rate and one seed.
 
-A share is of what the units are worth to the exactly trained network: its loss without any, less its loss.
+What subnetworks lose against exact training is what meeting rarely costs and what being cut costs; the theory
+of the coupling speaks of the second alone, which is the loss above that of local SGD. A share is of what the
+units are worth to the exactly trained network (its loss without any, less its loss) or of what it has learned
+(the entropy of the answers' frequencies, less its loss).
 """
 
 import argparse
@@ -27,7 +30,8 @@ from trainwright.algorithm.coupling import coupling, gate_worth
 from trainwright.algorithm.digits import SIDE, draw_digits
 from trainwright.algorithm.ist import Ist
 from trainwright.algorithm.learning import Learning
-from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp
+from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp, Values
+from trainwright.algorithm.partition import Cut as Division
 from trainwright.algorithm.registry import parse_algorithm
 from trainwright.algorithm.teacher import build_task, judge, teach
 from trainwright.algorithm.train import Course, Order, Task, train
@@ -75,18 +79,9 @@ class Case:
     off_diagonal: float
     foretold_share: float
     worth: float
-    measured_nats: float  # mean of the seeds
-    seeds: tuple[float, ...]
-
-    @property
-    def measured_share(self) -> float:
-        """Of what the units are worth."""
-        return self.measured_nats / self.worth
-
-    @property
-    def foretold_nats(self) -> float:
-        """Loss above exact training's."""
-        return self.foretold_share * self.worth
+    learned: float
+    lost: tuple[float, ...]  # nats above exact training's, by seed
+    rounds: tuple[float, ...]  # the same of local SGD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,31 +168,44 @@ def cases_of(number: int, quick: bool) -> list[dict[str, object]]:
     """A network and its cuts, as rows."""
     torch.set_num_threads(1)
     task, given, kind, sizes, letter = CASES[number]
-    network, cuts = build_network(number), CUTS[letter]
+    network, cuts, words = build_network(number), CUTS[letter], " ".join(f"{each:g}" for each in given)
     exact = tuned(number, "ddp", 1, quick)  # with more workers the mathematics is the same
-    samples = build_lesson(number, 0).samples
+    samples, values = build_lesson(number, 0).samples, exact[0].values
     divided = [Ist(coverage=coverage).cut(network.anatomy, workers) for workers, coverage in cuts]
-    foretold = coupling(network, exact[0].values, samples, divided)
-    worth = gate_worth(network, exact[0].values, samples)
+    rounds = {n: tuned(number, "local-sgd every=20", n, quick) for n in sorted({each[0] for each in cuts})}
     rows: list[dict[str, object]] = []
-    for (workers, coverage), told, cut in zip(cuts, foretold, divided, strict=True):
+    for (workers, coverage), cut, told in zip(
+        cuts, divided, coupling(network, values, samples, divided), strict=True
+    ):
         found = tuned(number, f"ist every=20 coverage={coverage:g}", workers, quick)
-        lost = [a.last.judged["test"] - b.last.judged["test"] for a, b in zip(found, exact, strict=True)]
-        units = network.anatomy.units
-        held = sum(cut.share(group) * count for group, count in units.items()) / sum(units.values())
-        words = " ".join(f"{each:g}" for each in given)
-        rows.append(
-            asdict(
-                Case(
-                    network=f"{task} {words}: {kind} {'-'.join(map(str, sizes))}".replace(" :", ":"),
-                    kind=task if kind == "mlp" else kind, cut=f"{workers} workers, {coverage:g}",
-                    judged_on=bool(number % 2), without=1.0 - held, off_diagonal=told.off_diagonal,
-                    foretold_share=told.relative, worth=worth, measured_nats=float(np.mean(lost)),
-                    seeds=tuple(lost),
-                )
-            )
+        case = Case(
+            network=f"{task} {words}: {kind} {'-'.join(map(str, sizes))}".replace(" :", ":"),
+            kind=task if kind == "mlp" else kind, cut=f"{workers} workers, {coverage:g}",
+            judged_on=bool(number % 2), without=left_out(cut), off_diagonal=told.off_diagonal,
+            foretold_share=told.relative, worth=gate_worth(network, values, samples),
+            learned=learned(network, values, samples), lost=above(found, exact),
+            rounds=above(rounds[workers], exact),
         )  # fmt: skip
+        rows.append(asdict(case))
     return rows
+
+
+def above(courses: Sequence[Course], exact: Sequence[Course]) -> tuple[float, ...]:
+    """Loss on the test samples above exact training's, by seed."""
+    return tuple(a.last.judged["test"] - b.last.judged["test"] for a, b in zip(courses, exact, strict=True))
+
+
+def left_out(cut: Division) -> float:
+    """The share of all units that a subnetwork is without."""
+    units = cut.anatomy.units
+    return 1.0 - sum(cut.share(group) * count for group, count in units.items()) / sum(units.values())
+
+
+def learned(network: Network, values: Values, samples: Batch) -> float:
+    """The entropy of the answers' frequencies, less the loss."""
+    chances = np.bincount(samples.targets.flatten().numpy()) / samples.targets.numel()
+    entropy = -sum(each * np.log(each) for each in chances if each > 0)
+    return float(entropy) - judge(network, values, samples)["loss"]
 
 
 def run_cases(numbers: Sequence[int], quick: bool, keep: Path | None) -> list[Case]:
@@ -222,44 +230,63 @@ def run_cases(numbers: Sequence[int], quick: bool, keep: Path | None) -> list[Ca
     return [Case(**row) for number in numbers for row in found[number]]  # type: ignore[arg-type]
 
 
-Estimate = Callable[[Case], float]
-FORETOLD: dict[str, dict[str, Estimate]] = {
-    "share": {"coupling": lambda each: each.foretold_share, "units left out": lambda each: each.without},
+Number = Callable[[Case], float]
+
+
+def lost(case: Case) -> float:
+    """Nats above exact training's, mean of the seeds."""
+    return float(np.mean(case.lost))
+
+
+def lost_by_cut(case: Case) -> float:
+    """Nats above local SGD's, mean of the seeds."""
+    return lost(case) - float(np.mean(case.rounds))
+
+
+BESIDE: dict[str, Number] = {"exact training": lost, "local SGD": lost_by_cut}
+# What is foretold by whom, and what it is divided by in both: 1 for nats.
+UNITS: dict[str, Number] = {
+    "nats": lambda each: 1.0,
+    "share of worth": lambda each: each.worth,
+    "share of learned": lambda each: each.learned,
+}
+FORETOLD: dict[str, dict[str, Number]] = {
     "nats": {
-        "coupling": lambda each: each.foretold_nats,
+        "coupling": lambda each: each.foretold_share * each.worth,
+        "coupling x learned": lambda each: each.foretold_share * each.learned,
         "units left out": lambda each: each.without,
         "units left out x worth": lambda each: each.without * each.worth,
     },
-}
-MEASURED: dict[str, Estimate] = {
-    "share": lambda each: each.measured_share,
-    "nats": lambda each: each.measured_nats,
+    "share of worth": {
+        "coupling": lambda each: each.foretold_share,
+        "units left out": lambda each: each.without,
+    },
+    "share of learned": {
+        "coupling": lambda each: each.foretold_share,
+        "coupling x worth": lambda each: each.foretold_share * each.worth / each.learned,
+        "units left out": lambda each: each.without,
+    },
 }
 Pair = Callable[[Case, Case], bool]
 PAIRS: dict[str, Pair] = {
-    "all pairs": lambda a, b: True,
-    "of one network": lambda a, b: a.network == b.network,
-    "of two networks": lambda a, b: a.network != b.network,
-    "of two networks, the same cut": lambda a, b: a.network != b.network and a.cut == b.cut,
-    "a text and another": lambda a, b: (a.kind == "transformer") != (b.kind == "transformer"),
+    "all": lambda a, b: True,
+    "one network": lambda a, b: a.network == b.network,
+    "two, same cut": lambda a, b: a.network != b.network and a.cut == b.cut,
+    "text and other": lambda a, b: (a.kind == "transformer") != (b.kind == "transformer"),
 }
 
 
-def in_order(
-    cases: Sequence[Case], told: Estimate, seen: Estimate, close: float, counts: Pair
-) -> tuple[float, int]:
-    """Pairs that are in order, and pairs that count: what is foretold alike is half in order."""
+def in_order(cases: Sequence[Case], told: Number, seen: Number, close: float, counts: Pair) -> str:
+    """Pairs that are in order, of those that count; what is foretold alike is half in order."""
     right, total = 0.0, 0
     for place, a in enumerate(cases):
         for b in cases[:place]:
-            apart = seen(a) - seen(b)
-            if counts(a, b) and abs(apart) > close + (
-                0.1 * max(abs(seen(a)), abs(seen(b))) if close else 0.0
-            ):
+            apart, size = seen(a) - seen(b), max(abs(seen(a)), abs(seen(b)))
+            if counts(a, b) and abs(apart) > close + (0.1 * size if close else 0.0):
                 said = told(a) - told(b)
                 right += 0.5 if abs(said) < 1e-12 else float(said * apart > 0)
                 total += 1
-    return right, total
+    return f"{right / max(total, 1):.0%} of {total}"
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
@@ -270,108 +297,105 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def right_verdicts(cases: Sequence[Case], told: Estimate, above: float) -> tuple[int, int, int, int]:
+def verdicts(cases: Sequence[Case], told: Number, seen: Number, limit: float) -> tuple[int, int, int, int]:
     """Hurts, and was foretold to; foretold alone; measured alone; neither."""
-    pairs = [(told(each) > above, each.measured_share > HURTS) for each in cases]
-    return (
-        pairs.count((True, True)),
-        pairs.count((True, False)),
-        pairs.count((False, True)),
-        pairs.count((False, False)),
-    )
+    pairs = [(told(each) > limit, seen(each) > HURTS) for each in cases]
+    both, said, hurt = pairs.count((True, True)), pairs.count((True, False)), pairs.count((False, True))
+    return both, said, hurt, pairs.count((False, False))
 
 
-def best_threshold(cases: Sequence[Case], told: Estimate) -> float:
+def best_limit(cases: Sequence[Case], told: Number, seen: Number) -> float:
     """The one with most verdicts right, between two values that were foretold; of several the middle one."""
-    values = sorted({told(each) for each in cases})
-    tried = [(a + b) / 2 for a, b in pairwise(values)]
-
-    def right(above: float) -> int:
-        both, _, _, neither = right_verdicts(cases, told, above)
-        return both + neither
-
-    most = max(map(right, tried))
-    best = [each for each in tried if right(each) == most]
+    tried = [(a + b) / 2 for a, b in pairwise(sorted({told(each) for each in cases}))]
+    found = [verdicts(cases, told, seen, each) for each in tried]
+    right = [both + neither for both, _, _, neither in found]
+    best = [each for each, count in zip(tried, right, strict=True) if count == max(right)]
     return best[len(best) // 2]
 
 
+def tell_row(*words: object) -> None:
+    print("| " + " | ".join(map(str, words)) + " |")
+
+
+def tell_heads(*words: str) -> None:
+    print()
+    tell_row(*words)
+    tell_row(*("---" for _ in words))
+
+
 def tell_cases(cases: Sequence[Case]) -> None:
-    print("\n| network | cut | half | worth | foretold share | measured | foretold nats | measured (seeds) |")
-    print("|---" * 8 + "|")
+    tell_heads(
+        "network", "cut", "half", "worth", "learned", "foretold share", "lost, share", "by the cut",
+        "foretold nats", "lost, nats (seeds)", "by the cut",
+    )  # fmt: skip
     for each in cases:
-        seeds, half = (
-            ", ".join(f"{value:.3f}" for value in each.seeds),
-            "judged" if each.judged_on else "chosen",
-        )
-        print(
-            f"| {each.network} | {each.cut} | {half} on | {each.worth:.2f} "
-            f"| {each.foretold_share:.1%} | {each.measured_share:.1%} | {each.foretold_nats:.3f} "
-            f"| {each.measured_nats:.3f} ({seeds}) |"
-        )
+        seeds = ", ".join(f"{value:.3f}" for value in each.lost)
+        tell_row(
+            each.network, each.cut, "judged on" if each.judged_on else "chosen on", f"{each.worth:.2f}",
+            f"{each.learned:.2f}", f"{each.foretold_share:.1%}", f"{lost(each) / each.worth:.1%}",
+            f"{lost_by_cut(each) / each.worth:.1%}", f"{each.foretold_share * each.worth:.3f}",
+            f"{lost(each):.3f} ({seeds})", f"{lost_by_cut(each):.3f}",
+        )  # fmt: skip
 
 
-def tell_orders(halves: dict[str, Sequence[Case]]) -> None:
-    for unit, close in CLOSE.items():
-        print(f"\nPairs in order by {unit}; they count if measured more than {close:g} and a tenth apart:\n")
-        print("| estimate | pairs | " + " | ".join(halves) + " |\n|---|---" + "|---" * len(halves) + "|")
-        for name, told in FORETOLD[unit].items():
-            for which, counts in PAIRS.items():
-                found = [in_order(each, told, MEASURED[unit], close, counts) for each in halves.values()]
-                shown = [f"{right / max(total, 1):.0%} of {total}" for right, total in found]
-                print(f"| {name} | {which} | " + " | ".join(shown) + " |")
-            every = [
-                in_order(each, told, MEASURED[unit], 0.0, PAIRS["all pairs"]) for each in halves.values()
-            ]
-            shown = [f"{right / max(total, 1):.0%} of {total}" for right, total in every]
-            print(f"| {name} | none left out | " + " | ".join(shown) + " |")
-            ranks = [
-                rank_correlation([told(c) for c in each], [MEASURED[unit](c) for c in each])
-                for each in halves.values()
-            ]
-            print(f"| {name} | rank correlation | " + " | ".join(f"{rank:.2f}" for rank in ranks) + " |")
+Halves = dict[str, Sequence[Case]]
 
 
-def tell_sizes(halves: dict[str, Sequence[Case]]) -> None:
-    """Sizes are the same in shares and in nats: both are divided by the same worth."""
-    print(
-        "\n| foretold / measured | cases | measured too small | median | within 2 | within 3 |\n"
-        + "|---" * 6
-        + "|"
+def measured(beside: str, unit: str) -> Number:
+    """What was lost against a way to train, in a unit."""
+    return lambda each: BESIDE[beside](each) / UNITS[unit](each)
+
+
+def tell_orders(halves: Halves) -> None:
+    """Pairs in order: by halves, by kinds of pairs, without any left out; rank correlations."""
+    shown = [name for name in PAIRS if name != "all"]
+    heads = [*(f"{half}, pairs" for half in halves), *shown, "no pair left out"]
+    tell_heads("beside, in", "estimate", *heads, *(f"{half}, rank correlation" for half in halves))
+    for beside in BESIDE:
+        for unit, estimates in FORETOLD.items():
+            seen, close = measured(beside, unit), CLOSE[unit.split()[0]]
+            for name, told in estimates.items():
+                tell_row(
+                    f"{beside}, {unit}", name,
+                    *(in_order(each, told, seen, close, PAIRS["all"]) for each in halves.values()),
+                    *(in_order(halves["all"], told, seen, close, PAIRS[each]) for each in shown),
+                    in_order(halves["all"], told, seen, 0.0, PAIRS["all"]),
+                    *(
+                        f"{rank_correlation([told(c) for c in each], [seen(c) for c in each]):.2f}"
+                        for each in halves.values()
+                    ),
+                )  # fmt: skip
+
+
+def tell_sizes(halves: Halves) -> None:
+    """Foretold over measured, which is the same in nats and in shares of the worth."""
+    tell_heads("beside, half, network", "cases", "measured too small", "median", "within 2", "within 3")
+    told = FORETOLD["share of worth"]["coupling"]
+    for beside in BESIDE:
+        seen = measured(beside, "share of worth")
+        for half, every in halves.items():
+            for kind in ("all", *dict.fromkeys(each.kind for each in every)):
+                cases = [each for each in every if kind in ("all", each.kind)]
+                ratios = [told(each) / seen(each) for each in cases if seen(each) > CLOSE["share"]]
+                middle = f"{np.median(ratios):.2f}" if ratios else "-"
+                within = [sum(1 / by < each < by for each in ratios) for by in (2, 3)]
+                tell_row(f"{beside}, {half}, {kind}", len(cases), len(cases) - len(ratios), middle, *within)
+
+
+def tell_verdicts(halves: Halves) -> None:
+    tell_heads(
+        "beside, in", "hurts if", "half", "foretold and hurts", "foretold alone", "hurts alone", "neither"
     )
-    for name, all_kinds in halves.items():
-        for kind in ("all", *dict.fromkeys(each.kind for each in all_kinds)):
-            cases = [each for each in all_kinds if kind in ("all", each.kind)]
-            ratios = [
-                each.foretold_share / each.measured_share
-                for each in cases
-                if each.measured_share > CLOSE["share"]
-            ]
-            within = [float(np.mean([1 / by < each < by for each in ratios])) for by in (2, 3)]
-            print(
-                f"| {name}, {kind} | {len(cases)} | {len(cases) - len(ratios)} | {np.median(ratios):.2f} "
-                f"| {within[0]:.0%} | {within[1]:.0%} |"
-            )
-
-
-def tell_verdicts(halves: dict[str, Sequence[Case]]) -> None:
-    print(f"\nHurts: a measured share above {HURTS:.0%}.\n")
-    print(
-        "| verdict | half | hurts, foretold | foretold alone | hurts alone | neither | right |\n"
-        + "|---" * 7
-        + "|"
-    )
-    chosen = halves["chosen on"]
-    shares = FORETOLD["share"]
-    rules = {f"coupling above {HURTS:.0%}, fixed before": (shares["coupling"], HURTS)}
-    for name, told in shares.items():
-        above = best_threshold(chosen, told)
-        rules[f"{name} above {above:.1%}, best on the first half"] = (told, above)
-    rules["always hurts"] = (lambda each: 1.0, 0.0)
-    for rule, (told, above) in rules.items():
-        for half, cases in halves.items():
-            found = right_verdicts(cases, told, above)
-            right = found[0] + found[3]
-            print(f"| {rule} | {half} | " + " | ".join(map(str, found)) + f" | {right} of {len(cases)} |")
+    for beside in BESIDE:
+        for unit in ("share of worth", "share of learned"):
+            seen, estimates = measured(beside, unit), FORETOLD[unit]
+            rules = {f"coupling above {HURTS:.0%}": (estimates["coupling"], HURTS)}
+            for name, told in estimates.items():
+                limit = best_limit(halves["chosen on"], told, seen)
+                rules[f"{name} above {limit:.1%}, chosen"] = (told, limit)
+            for rule, (told, limit) in rules.items():
+                for half, cases in halves.items():
+                    tell_row(f"{beside}, {unit}", rule, half, *verdicts(cases, told, seen, limit))
 
 
 def main() -> None:
@@ -382,7 +406,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a file of what was run, to go on from")
     options = parser.parse_args()
     cases = run_cases(QUICK if options.quick else range(len(CASES)), options.quick, options.keep)
-    halves: dict[str, Sequence[Case]] = {
+    halves: Halves = {
         "chosen on": [each for each in cases if not each.judged_on],
         "judged on": [each for each in cases if each.judged_on],
         "all": cases,
