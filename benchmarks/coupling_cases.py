@@ -4,8 +4,8 @@
 
 Twenty networks, none of them the study's, are trained exactly, by three cuts into subnetworks each, without
 whole steps, and by local SGD with the same rounds. Two learning rates are tried with the first seed; the
-second seed is trained at the one with the least loss on validation samples. Every other network is of the half
-that is judged on. `--keep` goes on from what a file has; `--quick` is six networks, one rate and one seed.
+second seed is trained at the one with the least loss on validation samples. Every other network is of the
+half that is judged on. `--keep` goes on from what a file has; `--quick` is six networks, one rate, one seed.
 
 What subnetworks lose against exact training is what meeting rarely costs and what being cut costs; the theory
 of the coupling speaks of the second alone, which is the loss above that of local SGD. A share is of what the
