@@ -9,8 +9,9 @@ half that is judged on. `--keep` goes on from what a file has; `--quick` is six 
 
 What subnetworks lose against exact training is what meeting rarely costs and what being cut costs; the theory
 of the coupling speaks of the second alone, which is the loss above that of local SGD. A share is of what the
-units are worth to the exactly trained network (its loss without any, less its loss) or of what it has learned
-(the entropy of the answers' frequencies, less its loss).
+exactly trained network has learned (the entropy of the answers' frequencies, less its loss) or of what its
+units are worth (its loss without any of them, less its loss). Estimates with local SGD's measured loss in
+them are for the loss against exact training; they were thought of when all others had been seen.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 
 from trainwright.algorithm.corpus import VOCAB, draw_windows, read_corpus
-from trainwright.algorithm.coupling import coupling, gate_worth
+from trainwright.algorithm.coupling import coupling, gated
 from trainwright.algorithm.digits import SIDE, draw_digits
 from trainwright.algorithm.ist import Ist
 from trainwright.algorithm.learning import Learning
@@ -182,8 +183,8 @@ def cases_of(number: int, quick: bool) -> list[dict[str, object]]:
             network=f"{task} {words}: {kind} {'-'.join(map(str, sizes))}".replace(" :", ":"),
             kind=task if kind == "mlp" else kind, cut=f"{workers} workers, {coverage:g}",
             judged_on=bool(number % 2), without=left_out(cut), off_diagonal=told.off_diagonal,
-            foretold_share=told.relative, worth=gate_worth(network, values, samples),
-            learned=learned(network, values, samples), lost=above(found, exact),
+            foretold_share=told.share, worth=gate_worth(network, values, samples),
+            learned=told.learned, lost=above(found, exact),
             rounds=above(rounds[workers], exact),
         )  # fmt: skip
         rows.append(asdict(case))
@@ -201,11 +202,11 @@ def left_out(cut: Division) -> float:
     return 1.0 - sum(cut.share(group) * count for group, count in units.items()) / sum(units.values())
 
 
-def learned(network: Network, values: Values, samples: Batch) -> float:
-    """The entropy of the answers' frequencies, less the loss."""
-    chances = np.bincount(samples.targets.flatten().numpy()) / samples.targets.numel()
-    entropy = -sum(each * np.log(each) for each in chances if each > 0)
-    return float(entropy) - judge(network, values, samples)["loss"]
+def gate_worth(network: Network, values: Values, samples: Batch) -> float:
+    """The loss without any unit, less the loss."""
+    none = torch.zeros(sum(network.anatomy.units.values()))
+    without = judge(network, gated(network.anatomy, values, none), samples)["loss"]
+    return without - judge(network, values, samples)["loss"]
 
 
 def run_cases(numbers: Sequence[int], quick: bool, keep: Path | None) -> list[Case]:
@@ -244,29 +245,35 @@ def lost_by_cut(case: Case) -> float:
 
 
 BESIDE: dict[str, Number] = {"exact training": lost, "local SGD": lost_by_cut}
-# What is foretold by whom, and what it is divided by in both: 1 for nats.
+# What was lost is divided by a unit; what is foretold comes in that unit.
 UNITS: dict[str, Number] = {
     "nats": lambda each: 1.0,
-    "share of worth": lambda each: each.worth,
     "share of learned": lambda each: each.learned,
+    "share of worth": lambda each: each.worth,
 }
-FORETOLD: dict[str, dict[str, Number]] = {
-    "nats": {
-        "coupling": lambda each: each.foretold_share * each.worth,
-        "coupling x learned": lambda each: each.foretold_share * each.learned,
-        "units left out": lambda each: each.without,
-        "units left out x worth": lambda each: each.without * each.worth,
-    },
-    "share of worth": {
-        "coupling": lambda each: each.foretold_share,
-        "units left out": lambda each: each.without,
-    },
-    "share of learned": {
-        "coupling": lambda each: each.foretold_share,
-        "coupling x worth": lambda each: each.foretold_share * each.worth / each.learned,
-        "units left out": lambda each: each.without,
-    },
+NATS: dict[str, Number] = {
+    "coupling": lambda each: each.foretold_share * each.learned,
+    "coupling x worth": lambda each: each.foretold_share * each.worth,
+    "units left out x learned": lambda each: each.without * each.learned,
+    "units left out x worth": lambda each: each.without * each.worth,
 }
+TOGETHER: dict[str, Number] = {
+    "local SGD": lambda each: float(np.mean(each.rounds)),
+    "coupling + local SGD": lambda each: each.foretold_share * each.learned + float(np.mean(each.rounds)),
+}
+
+
+def estimates(beside: str, unit: str) -> dict[str, Number]:
+    """What may be foretold of the loss against a way to train, in a unit."""
+    listed = NATS | (TOGETHER if beside == "exact training" else {})
+    divided = {name: _divided(each, UNITS[unit]) for name, each in listed.items()}
+    return divided | {"units left out": lambda each: each.without}
+
+
+def _divided(one: Number, other: Number) -> Number:
+    return lambda each: one(each) / other(each)
+
+
 Pair = Callable[[Case, Case], bool]
 PAIRS: dict[str, Pair] = {
     "all": lambda a, b: True,
@@ -332,8 +339,8 @@ def tell_cases(cases: Sequence[Case]) -> None:
         seeds = ", ".join(f"{value:.3f}" for value in each.lost)
         tell_row(
             each.network, each.cut, "judged on" if each.judged_on else "chosen on", f"{each.worth:.2f}",
-            f"{each.learned:.2f}", f"{each.foretold_share:.1%}", f"{lost(each) / each.worth:.1%}",
-            f"{lost_by_cut(each) / each.worth:.1%}", f"{each.foretold_share * each.worth:.3f}",
+            f"{each.learned:.2f}", f"{each.foretold_share:.1%}", f"{lost(each) / each.learned:.1%}",
+            f"{lost_by_cut(each) / each.learned:.1%}", f"{each.foretold_share * each.learned:.3f}",
             f"{lost(each):.3f} ({seeds})", f"{lost_by_cut(each):.3f}",
         )  # fmt: skip
 
@@ -352,9 +359,9 @@ def tell_orders(halves: Halves) -> None:
     heads = [*(f"{half}, pairs" for half in halves), *shown, "no pair left out"]
     tell_heads("beside, in", "estimate", *heads, *(f"{half}, rank correlation" for half in halves))
     for beside in BESIDE:
-        for unit, estimates in FORETOLD.items():
+        for unit in UNITS:
             seen, close = measured(beside, unit), CLOSE[unit.split()[0]]
-            for name, told in estimates.items():
+            for name, told in estimates(beside, unit).items():
                 tell_row(
                     f"{beside}, {unit}", name,
                     *(in_order(each, told, seen, close, PAIRS["all"]) for each in halves.values()),
@@ -368,34 +375,41 @@ def tell_orders(halves: Halves) -> None:
 
 
 def tell_sizes(halves: Halves) -> None:
-    """Foretold over measured, which is the same in nats and in shares of the worth."""
-    tell_heads("beside, half, network", "cases", "measured too small", "median", "within 2", "within 3")
-    told = FORETOLD["share of worth"]["coupling"]
-    for beside in BESIDE:
-        seen = measured(beside, "share of worth")
+    """Foretold over measured, where enough of what was learned was lost."""
+    tell_heads("beside, half, network", "estimate", "cases", "too small", "median", "within 2", "within 3")
+    for beside, name in (
+        ("local SGD", "coupling"), ("local SGD", "coupling x worth"),
+        ("exact training", "coupling + local SGD"), ("exact training", "coupling x worth"),
+    ):  # fmt: skip
+        told, seen = estimates(beside, "share of learned")[name], measured(beside, "share of learned")
         for half, every in halves.items():
             for kind in ("all", *dict.fromkeys(each.kind for each in every)):
                 cases = [each for each in every if kind in ("all", each.kind)]
                 ratios = [told(each) / seen(each) for each in cases if seen(each) > CLOSE["share"]]
                 middle = f"{np.median(ratios):.2f}" if ratios else "-"
                 within = [sum(1 / by < each < by for each in ratios) for by in (2, 3)]
-                tell_row(f"{beside}, {half}, {kind}", len(cases), len(cases) - len(ratios), middle, *within)
+                few = len(cases) - len(ratios)
+                tell_row(f"{beside}, {half}, {kind}", name, len(cases), few, middle, *within)
 
 
 def tell_verdicts(halves: Halves) -> None:
+    """Whether a share above the limit was foretold, and measured; or above one chosen on the first half."""
     tell_heads(
-        "beside, in", "hurts if", "half", "foretold and hurts", "foretold alone", "hurts alone", "neither"
+        "beside, in", "foretold if", "half", "foretold and hurts", "foretold alone", "hurts alone", "neither"
     )
-    for beside in BESIDE:
-        for unit in ("share of worth", "share of learned"):
-            seen, estimates = measured(beside, unit), FORETOLD[unit]
-            rules = {f"coupling above {HURTS:.0%}": (estimates["coupling"], HURTS)}
-            for name, told in estimates.items():
-                limit = best_limit(halves["chosen on"], told, seen)
-                rules[f"{name} above {limit:.1%}, chosen"] = (told, limit)
-            for rule, (told, limit) in rules.items():
+    for beside, unit, names in (
+        ("local SGD", "share of learned", ("coupling", "units left out")),
+        ("exact training", "share of learned", ("coupling + local SGD", "local SGD", "coupling")),
+        ("exact training", "share of worth", ("coupling x worth", "units left out")),
+    ):  # fmt: skip
+        seen = measured(beside, unit)
+        for name in names:
+            told = estimates(beside, unit)[name]
+            chosen = best_limit(halves["chosen on"], told, seen)
+            for rule, limit in ((f"above {HURTS:.0%}", HURTS), (f"above {chosen:.1%}, chosen", chosen)):
                 for half, cases in halves.items():
-                    tell_row(f"{beside}, {unit}", rule, half, *verdicts(cases, told, seen, limit))
+                    found = verdicts(cases, told, seen, limit)
+                    tell_row(f"{beside}, {unit}", f"{name} {rule}", half, *found)
 
 
 def main() -> None:

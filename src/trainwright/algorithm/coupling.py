@@ -6,8 +6,11 @@ M^-1 H 1, M being H weighted by the chance that a subnetwork holds one unit, giv
 H is diagonal, that is 1, and nothing is lost.
 
 What that loses, as a share of what the gates are worth, does not change if H is multiplied by a number. The
-worth itself does, and H is small where a network is sure of its answers; so the worth is taken from the
-network: its loss without any unit, less its loss.
+worth itself does, and H is small where a network is sure of its answers; so it is taken for what the network
+has learned: the entropy of the answers' frequencies, less its loss. (Its loss without any unit is no measure:
+what is left of a transformer is sure of wrong answers.)
+
+This is what cutting costs. What meeting rarely costs comes on top: local SGD with the same rounds tells it.
 """
 
 from collections.abc import Sequence
@@ -29,13 +32,18 @@ Array = NDArray[np.float64]
 class Coupling:
     """`off_diagonal` is the share of the squares of H that lies off its diagonal, 0 to 1.
 
-    `relative` is what a merged model of subnetworks loses on the gates' quadratic, best scaled, in units of
-    what the gates are worth on it; `excess_loss` is that share of what they are worth to the network.
+    `share` is what a merged model of subnetworks loses on the gates' quadratic, best scaled, in units of what
+    the gates are worth on it; `learned` is what the network has learned, in units of its loss.
     """
 
     off_diagonal: float
-    excess_loss: float
-    relative: float
+    share: float
+    learned: float
+
+    @property
+    def excess_loss(self) -> float:
+        """What the network is foretold to lose by the cut, beyond what local SGD loses."""
+        return self.share * self.learned
 
 
 def gate_curvature(network: Network, values: Values, batch: Batch) -> Array:
@@ -92,9 +100,9 @@ def coupling(network: Network, values: Values, batch: Batch, cuts: Sequence[Cut]
     off = float(1.0 - (np.diag(bent) ** 2).sum() / max((bent**2).sum(), 1e-300))
     eigenvalues, vectors = np.linalg.eigh(bent)
     convex = (vectors * eigenvalues.clip(min=0.0)) @ vectors.T
-    worth = gate_worth(network, values, batch)
+    known = learned(network, values, batch)
     lost = [relative_loss(convex, together(cut)) for cut in cuts]
-    return [Coupling(off_diagonal=off, excess_loss=each * worth, relative=each) for each in lost]
+    return [Coupling(off_diagonal=off, share=each, learned=known) for each in lost]
 
 
 def relative_loss(convex: Array, mixing: Array) -> float:
@@ -111,9 +119,9 @@ def relative_loss(convex: Array, mixing: Array) -> float:
     return max(1.0 - float(found @ pull) ** 2 / (weight * whole), 0.0)
 
 
-def gate_worth(network: Network, values: Values, batch: Batch) -> float:
-    """The loss without any unit, less the loss; 0 if units do harm."""
-    none = torch.zeros(sum(network.anatomy.units.values()))
+def learned(network: Network, values: Values, batch: Batch) -> float:
+    """The entropy of the answers' frequencies, less the loss; 0 for a network that does worse than these."""
+    chances = batch.targets.flatten().bincount().double() / batch.targets.numel()
     with torch.no_grad():
-        without = network.loss(gated(network.anatomy, values, none), batch)
-        return max(float(without - network.loss(values, batch)), 0.0)
+        loss = network.loss(values, batch)
+    return max(float(torch.special.entr(chances).sum()) - float(loss), 0.0)

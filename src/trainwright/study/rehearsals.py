@@ -23,13 +23,16 @@ Done = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What the coupling of an exactly trained network says of subnetworks cut by an algorithm."""
+    """What the coupling of an exactly trained network says of subnetworks cut by an algorithm.
+
+    `share` is of what the network has `learned`, which is in units of its loss.
+    """
 
     experiment: Experiment  # that trained it
     algorithm: str
     off_diagonal: float
-    excess_loss: float
-    relative: float
+    share: float
+    learned: float
 
 
 def run_experiments(
@@ -60,7 +63,8 @@ def begin_estimates(
     """Ask for the coupling of networks that experiments train, for every cut; what is kept is at hand."""
     found: dict[Asked, Future[Any]] = {}
     for each in asked:
-        if (tree := _read(folder, each)) is None:
+        tree = _read(folder, each)
+        if tree is None or any("learned" not in row for row in tree):  # an earlier release kept others
             found[each] = pool.submit(_estimated, *each)
         else:
             found[each] = Future()

@@ -13,7 +13,7 @@ from trainwright.study.quadratic_cases import Ending, endings
 from trainwright.study.rehearsals import Estimate, all_cores, begin_estimates, end_estimates, run_experiments
 
 Tell = Callable[[int, int, str], None]
-EXACT, OURS = "ddp", "ist"
+EXACT, OURS, ROUNDS = "ddp", "ist", "local-sgd"
 _MARKS = 4  # points of a curve
 
 
@@ -34,7 +34,7 @@ class Method:
 
 METHODS = (
     Method(name=EXACT, algorithm="ddp"),
-    Method(name="local-sgd", algorithm="local-sgd every=20"),
+    Method(name=ROUNDS, algorithm="local-sgd every=20"),
     Method(name="diloco", algorithm="diloco every=20", pace=0.5),
     Method(name="streaming-diloco", algorithm="streaming-diloco every=20 fragments=4"),
     Method(name=OURS, algorithm="ist every=20 coverage=0.75 warmup={twentieth} finish={seventh}"),

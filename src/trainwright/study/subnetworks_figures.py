@@ -9,6 +9,7 @@ from trainwright.study.subnetworks_tables import (
     coupling_rows,
     keeps_up,
     ordered_pairs,
+    share_pairs,
 )
 from trainwright.study.subnetworks_times import clocks
 
@@ -164,8 +165,8 @@ def _told(results: Sequence[Result]) -> str:
 
 
 def _coupling(study: Study) -> Figure:
-    rows = coupling_rows(study)
-    pairs = [(float(str(r["predicted_excess_loss"])), float(str(r["measured_excess_loss"]))) for r in rows]
+    rows = [row for row in coupling_rows(study) if share_pairs([row])]
+    pairs = share_pairs(rows)
     right, total = ordered_pairs(pairs)
     series = tuple(
         Series(
@@ -176,10 +177,11 @@ def _coupling(study: Study) -> Figure:
     )  # fmt: skip
     return Figure(
         name="coupling", title="What coupling foretells, and what subnetworks lost",
-        claim="The coupling of an exactly trained network tells which cut into subnetworks loses more.",
+        claim="The coupling of an exactly trained network, and local SGD, tell which cut loses more.",
         holds=right > total / 2, finding=f"The order is right in {right} of {total} pairs.",
-        x=Axis(title="foretold loss above exact training's", log=True),
-        y=Axis(title="measured loss above exact training's"), series=series,
+        x=Axis(title="foretold loss above exact training's, of what was learned", percent=True),
+        y=Axis(title="measured loss above exact training's, of what was learned", percent=True),
+        series=series,
     )  # fmt: skip
 
 

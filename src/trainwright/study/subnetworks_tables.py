@@ -1,6 +1,6 @@
 """What the study of subnetworks found, as rows for files and lines for people."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from rich.table import Table
@@ -9,13 +9,24 @@ from trainwright.algorithm.risk import Risk
 from trainwright.report.tables import table
 from trainwright.study.algorithm_map import ALONE, STEPS, TOLERANCES, Place, memory_bytes
 from trainwright.study.intervals import Interval
-from trainwright.study.subnetworks import CONTROLS, EXACT, METHODS, OURS, Result, Setting, Study, mean_marks
+from trainwright.study.subnetworks import (
+    CONTROLS,
+    EXACT,
+    METHODS,
+    OURS,
+    ROUNDS,
+    Result,
+    Setting,
+    Study,
+    mean_marks,
+)
 from trainwright.study.subnetworks_times import clocks
 from trainwright.units import render_bytes
 
 Row = Mapping[str, object]
 # What is claimed of subnetworks: so close to exact training with so many times less.
 POINTS, LOSS, TIMES = 1.0, 0.01, 4.0
+HURTS = 0.10  # of what a network has learned: subnetworks that lose more are said to hurt
 
 
 def study_tables(study: Study) -> Mapping[str, list[Row]]:
@@ -74,7 +85,11 @@ def _names(result: Result) -> dict[str, object]:
 
 
 def coupling_rows(study: Study) -> list[Row]:
-    """What was foretold from an exactly trained network, beside what subnetworks then lost."""
+    """What was foretold from an exactly trained network, beside what subnetworks then lost.
+
+    Shares are of what that network has learned; there are none if it has learned nothing. The coupling
+    foretells what the cut costs; what meeting rarely costs is taken from local SGD, if that was run.
+    """
     found: list[Row] = []
     for each in study.estimates:
         network, workers = each.experiment.network, each.experiment.workers
@@ -83,17 +98,37 @@ def coupling_rows(study: Study) -> list[Row]:
             for r in study.of(network, workers)
             if r.method.kind == "whole" and r.method.setting(r.setting.steps) == each.algorithm
         )
-        exact = study.result(network, workers, EXACT)
+        lost = {r.method.name: _above_exact(study, r) for r in study.of(network, workers)}
+        by_rounds, measured = lost.get(ROUNDS), lost[result.method.name]
+        predicted = each.share * each.learned + (by_rounds or 0.0)
+        by_cut = None if by_rounds is None else measured - by_rounds
         found.append(
             {
                 "network": network, "workers": workers, "setting": each.algorithm,
-                "off_diagonal": each.off_diagonal, "predicted_excess_loss": each.excess_loss,
-                "predicted_relative": each.relative,
-                "measured_excess_loss": result.loss.mean - exact.loss.mean,
-                "measured_relative": result.excess_loss.mean,
+                "off_diagonal": each.off_diagonal, "learned": each.learned,
+                "predicted_share": _share(predicted, each.learned),
+                "measured_share": _share(measured, each.learned),
+                "predicted_share_by_cut": each.share, "measured_share_by_cut": _share(by_cut, each.learned),
+                "predicted_excess_loss": predicted, "measured_excess_loss": measured,
+                "local_sgd_excess_loss": by_rounds,
             }
         )  # fmt: skip
     return found
+
+
+def _above_exact(study: Study, result: Result) -> float:
+    exact = study.result(result.setting.network, result.setting.workers, EXACT)
+    return result.loss.mean - exact.loss.mean
+
+
+def _share(loss: float | None, learned: float) -> float | None:
+    return None if loss is None or learned <= 0 else loss / learned
+
+
+def share_pairs(rows: Sequence[Row]) -> list[tuple[float, float]]:
+    """Foretold and measured shares, where there are any."""
+    shares = [(row["predicted_share"], row["measured_share"]) for row in rows]
+    return [(a, b) for a, b in shares if isinstance(a, float) and isinstance(b, float)]
 
 
 def place_rows(place: Place) -> list[Row]:
@@ -194,12 +229,27 @@ def _foretold(study: Study) -> list[str]:
     rows = coupling_rows(study)
     if not rows:
         return []
-    pairs = [(float(str(r["predicted_excess_loss"])), float(str(r["measured_excess_loss"]))) for r in rows]
+    pairs = share_pairs(rows)
     right, total = ordered_pairs(pairs)
+    agreeing = sum((a > HURTS) == (b > HURTS) for a, b in pairs)
     return [
-        f"Coupling, asked of exactly trained networks, foretells which of two cuts loses more in {right} of "
-        f"{total} pairs of them."
+        *(_verdict(row) for row in rows if share_pairs([row])),
+        f"Coupling, asked of exactly trained networks, with local SGD where that was run, foretells which of "
+        f"two cuts loses more of what was learned in {right} of {total} pairs of them, and whether it hurts "
+        f"in {agreeing} of {len(pairs)} cuts.",
     ]
+
+
+def _verdict(row: Row) -> str:
+    """Whether a cut was foretold to hurt, and whether it does."""
+    ((foretold, measured),) = share_pairs([row])
+    said, seen = ("hurts" if each > HURTS else "does not hurt" for each in (foretold, measured))
+    rounds = "" if row["local_sgd_excess_loss"] is None else " with what local SGD loses"
+    return (
+        f"{row['network']}, {row['workers']} workers, {row['setting']}: foretold to lose {foretold:.0%} of "
+        f"what was learned{rounds} ({row['predicted_share_by_cut']:.0%} by the cut): {said}; measured "
+        f"{measured:.0%}: {seen}."
+    )
 
 
 def ordered_pairs(pairs: list[tuple[float, float]]) -> tuple[int, int]:
@@ -231,11 +281,16 @@ def coupling_table(study: Study) -> Table:
     rows = [
         [
             f"{row['network']}, {row['workers']} workers", str(row["setting"]), f"{row['off_diagonal']:.0%}",
-            f"{row['predicted_excess_loss']:.3f}", f"{row['measured_excess_loss']:.3f}",
+            *(_percent(row[f"{by}_share{of}"]) for of in ("_by_cut", "") for by in ("predicted", "measured")),
         ]
         for row in coupling_rows(study)
     ]  # fmt: skip
-    return table("Coupling", ["network", "cut", "off diagonal", "foretold loss", "measured"], rows, left=2)
+    heads = ["network", "cut", "off diagonal", "by cut, foretold", "measured", "all, foretold", "measured"]
+    return table("Coupling: lost, of what was learned", heads, rows, left=2)
+
+
+def _percent(share: object) -> str:
+    return f"{share:.1%}" if isinstance(share, float) else "-"
 
 
 def map_table(study: Study, latency: str = "1 ms") -> Table:

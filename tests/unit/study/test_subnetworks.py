@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ from trainwright.study.algorithm_map import ALONE, build_map
 from trainwright.study.intervals import interval
 from trainwright.study.links import Link, steps_of
 from trainwright.study.quadratic_cases import endings
-from trainwright.study.rehearsals import all_cores, run_experiments
-from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, method_of
-from trainwright.study.subnetworks_tables import keeps_up, ordered_pairs
+from trainwright.study.rehearsals import Estimate, all_cores, begin_estimates, end_estimates, run_experiments
+from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, Study, method_of
+from trainwright.study.subnetworks_tables import coupling_rows, keeps_up, ordered_pairs, study_lines
 
 _COMMAND = [sys.executable, "-m", "trainwright.cli.main", "study", "subnetworks", "--quick"]
 
@@ -84,8 +85,14 @@ def test_coupling_stands_beside_the_loss_that_was_measured(quick: tuple[Path, st
     found = rows(quick[0], "coupling")
     assert {each["network"] for each in found} == {"mlp", "transformer"}
     for each in found:
-        assert float(each["predicted_excess_loss"]) > 0
+        assert 0 < float(each["predicted_share_by_cut"]) < 1
         assert 0 < float(each["off_diagonal"]) < 1
+        learned, nats = (float(each[name]) for name in ("learned", "measured_excess_loss"))
+        if learned > 0:
+            assert float(each["measured_share"]) == pytest.approx(nats / learned)
+    digits = next(each for each in found if each["network"] == "mlp")
+    assert float(digits["learned"]) == pytest.approx(2.3, abs=0.1)  # ten digits, all known: ln 10
+    assert "foretold to lose" in " ".join(quick[1].split())
 
 
 def test_tables_figures_and_risks_are_there(quick: tuple[Path, str]) -> None:
@@ -165,6 +172,79 @@ def result(points: float, sent: float) -> Result:
         setting=setting, method=method_of(OURS), rate=1.0, curves=(curve(0.9 + points / 100, sent),),
         exact=(curve(0.9, 400.0),),
     )  # fmt: skip
+
+
+def coupled(losses: Mapping[str, float], learned: float) -> Study:
+    """One cut of a network, of which a tenth of what was learned is foretold to be lost."""
+
+    def curve(loss: float) -> Curve:
+        numbers = {"loss": loss, "accuracy": 0.5}
+        mark = Mark(step=1, sent_bytes=1.0, validation=numbers, test=numbers)
+        return Curve(experiment=asked, marks=(mark,))
+
+    asked = Experiment(network="mlp", algorithm="ddp", workers=2, steps=1, rate=1.0, seed=0)
+    results = [
+        Result(
+            setting=FULL[0], method=method_of(name), rate=1.0, curves=(curve(loss),),
+            exact=(curve(losses[EXACT]),),
+        )
+        for name, loss in losses.items()
+    ]  # fmt: skip
+    estimate = Estimate(
+        experiment=asked, algorithm="ist every=20", off_diagonal=0.5, share=0.1, learned=learned
+    )
+    return Study(endings=(), results=tuple(results), estimates=(estimate,))
+
+
+def test_what_is_foretold_is_what_the_cut_and_meeting_rarely_cost() -> None:
+    losses = {EXACT: 1.0, "local-sgd": 1.1, "ist disjoint": 1.5}
+    (found,) = coupling_rows(coupled(losses, learned=2.0))
+    # By the cut 0.1 * 2 = 0.2 nats, by meeting rarely 0.1: 15 % of 2. Measured 0.5: 25 %, by the cut 20 %.
+    assert found["predicted_excess_loss"] == pytest.approx(0.3)
+    assert found["predicted_share"] == pytest.approx(0.15)
+    assert found["measured_share"] == pytest.approx(0.25)
+    assert (found["predicted_share_by_cut"], found["measured_share_by_cut"]) == (0.1, pytest.approx(0.2))
+    (found,) = coupling_rows(coupled({EXACT: 1.0, "ist disjoint": 1.5}, learned=2.0))  # without local SGD
+    assert (found["predicted_share"], found["measured_share_by_cut"]) == (pytest.approx(0.1), None)
+    (found,) = coupling_rows(coupled(losses, learned=0.0))
+    assert (found["predicted_share"], found["measured_share"]) == (None, None)
+
+
+def test_each_cut_has_a_verdict_that_can_be_wrong() -> None:
+    losses = {EXACT: 1.0, OURS: 1.0, "local-sgd": 1.1, "ist disjoint": 1.5}
+    for cut_loss, told in ((1.5, "measured 25%: hurts."), (1.1, "measured 5%: does not hurt.")):
+        lines = study_lines(coupled(losses | {"ist disjoint": cut_loss}, learned=2.0))
+        assert lines[-2] == (
+            "mlp, 2 workers, ist every=20: foretold to lose 15% of what was learned with what local SGD "
+            f"loses (10% by the cut): hurts; {told}"
+        )
+        assert f"whether it hurts in {int(cut_loss > 1.2)} of 1 cuts" in lines[-1]
+    assert "foretold to lose" not in " ".join(study_lines(coupled(losses, learned=0.0)))
+
+
+def test_an_estimate_of_an_earlier_form_is_asked_for_again(tmp_path: Path) -> None:
+    asked = (Experiment(network="mlp", algorithm="ddp", workers=2, steps=1, rate=1.0, seed=0), ("ist",))
+    row = {"algorithm": "ist", "off_diagonal": 0.5, "share": 0.1, "learned": 2.0}
+
+    class Pool:
+        def submit(self, *what: object) -> Future[Any]:
+            found: Future[Any] = Future()
+            found.set_result([row])
+            return found
+
+    class Shut:
+        def submit(self, *what: object) -> Future[Any]:
+            raise AssertionError("it is kept")
+
+    def estimates(pool: Any) -> list[Estimate]:
+        return end_estimates(begin_estimates([asked], tmp_path, pool), tmp_path, lambda _: None)
+
+    expected = [Estimate(experiment=asked[0], **row)]  # type: ignore[arg-type]
+    assert estimates(Pool()) == expected
+    (kept,) = (tmp_path / "runs").iterdir()
+    kept.write_text(kept.read_text().replace('"learned"', '"relative"'))
+    assert estimates(Pool()) == expected
+    assert estimates(Shut()) == expected
 
 
 def test_keeping_up_takes_both_accuracy_and_few_bytes() -> None:
