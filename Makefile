@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement zoo clean
+.PHONY: plan test thorough test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -63,6 +63,10 @@ measure: .venv/.installed-dev  ## docs/accuracy_here.md: the zoo predicted, run 
 
 agreement: .venv/.installed  ## how closely closed form and simulation agree, over 2,000 random draws
 	$(BIN)/python benchmarks/agreement.py 2000 7
+
+coupling: .venv/.installed-dev  ## how well the coupling foretells what subnetworks lose, on 60 cases; goes on from report/coupling.json
+	mkdir -p report
+	$(BIN)/python benchmarks/coupling_cases.py --keep report/coupling.json
 
 zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
 	$(BIN)/python docs/make_zoo.py
