@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import TCPStore
 from trainwright.runtime.apart.roll import Roll
 from trainwright.runtime.process import BAD_INPUT, BROKEN, LOST
 
-_PRELOADED = ["trainwright.runtime.apart.worker"]
+_PRELOADED = ["trainwright.runtime.apart.worker", "torch._dynamo"]  # the latter by an optimizer, for seconds
 _GRACE_S = 60.0
 _LOOK_S = 0.1
 _ANSWER_S = 10.0  # within which a worker sees that all others have hung up, if it listens at all
