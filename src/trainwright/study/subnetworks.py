@@ -86,7 +86,7 @@ QUICK = (
     ),
     Setting(
         network="transformer", workers=4, steps=40, rates=(8e-3,), seeds=1,
-        methods=(EXACT, OURS, "ist disjoint", "small"),
+        methods=(EXACT, ROUNDS, OURS, "ist disjoint", "small"),
     ),
 )  # fmt: skip
 

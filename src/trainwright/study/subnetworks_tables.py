@@ -88,7 +88,8 @@ def coupling_rows(study: Study) -> list[Row]:
     """What was foretold from an exactly trained network, beside what subnetworks then lost.
 
     Shares are of what that network has learned; there are none if it has learned nothing. The coupling
-    foretells what the cut costs; what meeting rarely costs is taken from local SGD, if that was run.
+    foretells what the cut costs. What meeting rarely costs is what local SGD lost; if that was not run, there
+    is nothing to set beside the loss against exact training.
     """
     found: list[Row] = []
     for each in study.estimates:
@@ -100,7 +101,7 @@ def coupling_rows(study: Study) -> list[Row]:
         )
         lost = {r.method.name: _above_exact(study, r) for r in study.of(network, workers)}
         by_rounds, measured = lost.get(ROUNDS), lost[result.method.name]
-        predicted = each.share * each.learned + (by_rounds or 0.0)
+        predicted = None if by_rounds is None else each.share * each.learned + by_rounds
         by_cut = None if by_rounds is None else measured - by_rounds
         found.append(
             {
@@ -125,9 +126,9 @@ def _share(loss: float | None, learned: float) -> float | None:
     return None if loss is None or learned <= 0 else loss / learned
 
 
-def share_pairs(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """Foretold and measured shares, where there are any."""
-    shares = [(row["predicted_share"], row["measured_share"]) for row in rows]
+def share_pairs(rows: Sequence[Row], by: str = "") -> list[tuple[float, float]]:
+    """Foretold and measured shares, in all or by the cut, where there are any."""
+    shares = [(row[f"predicted_share{by}"], row[f"measured_share{by}"]) for row in rows]
     return [(a, b) for a, b in shares if isinstance(a, float) and isinstance(b, float)]
 
 
@@ -227,16 +228,17 @@ def _shown(result: Result, number: str) -> str:
 
 def _foretold(study: Study) -> list[str]:
     rows = coupling_rows(study)
-    if not rows:
-        return []
     pairs = share_pairs(rows)
+    if not pairs:
+        return []
     right, total = ordered_pairs(pairs)
+    alone, _ = ordered_pairs(share_pairs(rows, "_by_cut"))
     agreeing = sum((a > HURTS) == (b > HURTS) for a, b in pairs)
     return [
         *(_verdict(row) for row in rows if share_pairs([row])),
-        f"Coupling, asked of exactly trained networks, with local SGD where that was run, foretells which of "
-        f"two cuts loses more of what was learned in {right} of {total} pairs of them, and whether it hurts "
-        f"in {agreeing} of {len(pairs)} cuts.",
+        f"Coupling, asked of exactly trained networks, with what local SGD loses, foretells which of two "
+        f"cuts loses more of what was learned in {right} of {total} pairs of them ({alone} by the cut alone, "
+        f"beside local SGD), and whether it hurts in {agreeing} of {len(pairs)} cuts.",
     ]
 
 
@@ -244,11 +246,10 @@ def _verdict(row: Row) -> str:
     """Whether a cut was foretold to hurt, and whether it does."""
     ((foretold, measured),) = share_pairs([row])
     said, seen = ("hurts" if each > HURTS else "does not hurt" for each in (foretold, measured))
-    rounds = "" if row["local_sgd_excess_loss"] is None else " with what local SGD loses"
     return (
         f"{row['network']}, {row['workers']} workers, {row['setting']}: foretold to lose {foretold:.0%} of "
-        f"what was learned{rounds} ({row['predicted_share_by_cut']:.0%} by the cut): {said}; measured "
-        f"{measured:.0%}: {seen}."
+        f"what was learned ({row['predicted_share_by_cut']:.0%} by the cut, the rest as local SGD): {said}; "
+        f"measured {measured:.0%}: {seen}."
     )
 
 
@@ -285,8 +286,8 @@ def coupling_table(study: Study) -> Table:
         ]
         for row in coupling_rows(study)
     ]  # fmt: skip
-    heads = ["network", "cut", "off diagonal", "by cut, foretold", "measured", "all, foretold", "measured"]
-    return table("Coupling: lost, of what was learned", heads, rows, left=2)
+    heads = ["network", "cut", "off diagonal", "by cut", "measured", "in all", "measured"]
+    return table("Coupling: foretold to be lost of what was learned, and measured", heads, rows, left=2)
 
 
 def _percent(share: object) -> str:
