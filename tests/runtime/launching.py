@@ -80,6 +80,15 @@ def build_model(directory: Path, text: str = TINY) -> str:
     return str(path)
 
 
+def apart(directory: Path, name: str, algorithm: str, workers: int, steps: int) -> list[str]:
+    """Arguments of a run of a small model by an algorithm, with a checkpoint every eighth step."""
+    return [
+        build_model(directory), f"dp{workers}", "--algorithm", algorithm, "--steps", str(steps),
+        "--batch", "12", "--rate", "1e-2", "--every", "8", "--checkpoint", str(directory / name),
+        "--metrics", str(directory / f"{name}.jsonl"),
+    ]  # fmt: skip
+
+
 def start(*arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     """`trainwright run`, which goes on; `before` is a command that starts it."""
     return _popen([*before, sys.executable, *COMMAND, *arguments])

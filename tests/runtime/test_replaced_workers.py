@@ -30,12 +30,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arguments(directory: Path, name: str, algorithm: str, workers: int = 4, steps: int = STEPS) -> list[str]:
-    """A run of a small model with a checkpoint every eighth step."""
-    return [
-        launched.build_model(directory), f"dp{workers}", "--algorithm", algorithm, "--steps", str(steps),
-        "--batch", "12", "--rate", "1e-2", "--every", "8", "--checkpoint", str(directory / name),
-        "--metrics", str(directory / f"{name}.jsonl"),
-    ]  # fmt: skip
+    return launched.apart(directory, name, algorithm, workers, steps)
 
 
 def wait_until(process: "launched.subprocess.Popen[str]", met: Callable[[], bool]) -> None:
