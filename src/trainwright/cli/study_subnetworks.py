@@ -136,12 +136,13 @@ def _risks(study: "Study", options: argparse.Namespace) -> str:
 def _tell(study: "Study", notes: list[str]) -> None:
     from trainwright.report import tables as printed
     from trainwright.study import subnetworks_tables as tables
+    from trainwright.study.subnetworks_coupling import coupling_table
 
     console = printed.open_console()
     for setting in study.settings:
         printed.show(console, tables.result_table(study, setting.network, setting.workers))
     if study.estimates:
-        printed.show(console, tables.coupling_table(study))
+        printed.show(console, coupling_table(study))
     if study.places:
         printed.show(console, tables.map_table(study))
     for line in tables.study_lines(study):

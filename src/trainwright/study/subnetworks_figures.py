@@ -5,12 +5,8 @@ from collections.abc import Sequence
 from trainwright.report.figures import Axis, Figure, Grid, Series
 from trainwright.study.algorithm_map import BANDWIDTHS, SIZES, TOLERANCES, WORKERS, Place
 from trainwright.study.subnetworks import OURS, Result, Study, mean_marks
-from trainwright.study.subnetworks_tables import (
-    coupling_rows,
-    keeps_up,
-    ordered_pairs,
-    share_pairs,
-)
+from trainwright.study.subnetworks_coupling import coupling_rows, ordered_pairs, share_pairs
+from trainwright.study.subnetworks_tables import keeps_up
 from trainwright.study.subnetworks_times import clocks
 
 _LATENCY = "1 ms"  # of the maps

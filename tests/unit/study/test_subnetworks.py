@@ -26,7 +26,8 @@ from trainwright.study.links import Link, steps_of
 from trainwright.study.quadratic_cases import endings
 from trainwright.study.rehearsals import Estimate, all_cores, begin_estimates, end_estimates, run_experiments
 from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, Study, method_of
-from trainwright.study.subnetworks_tables import coupling_rows, keeps_up, ordered_pairs, study_lines
+from trainwright.study.subnetworks_coupling import coupling_rows, ordered_pairs
+from trainwright.study.subnetworks_tables import keeps_up, study_lines
 
 _COMMAND = [sys.executable, "-m", "trainwright.cli.main", "study", "subnetworks", "--quick"]
 
