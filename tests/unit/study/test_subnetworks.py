@@ -125,8 +125,15 @@ def test_work_that_is_interrupted_goes_on_from_what_is_kept(tmp_path: Path) -> N
     assert json.loads(kept[0].read_text())["found"]
 
 
+def _interruptible() -> None:
+    """Undo what a shell does to commands in the background: they inherit that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path) -> None:
-    with subprocess.Popen([*_COMMAND, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        [*_COMMAND, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True, preexec_fn=_interruptible
+    ) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if line.startswith("2/"):
