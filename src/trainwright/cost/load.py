@@ -1,6 +1,5 @@
 """The fitted constants on disk: one generated file of numbers, one catalog entry per stack."""
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +11,7 @@ from trainwright.cluster.types import Device
 from trainwright.cost.constants import OWN, TORCHREC, Efficiency, Stack
 from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.errors import BadInput, UnknownName
+from trainwright.output_file import save_text
 
 _CATALOG = Path(__file__).parents[1] / "catalog"
 CALIBRATION = _CATALOG / "calibration.toml"
@@ -159,9 +159,7 @@ def save_constants(path: Path, constants: Constants) -> None:
         _table(f"efficiency.{_key(unit)}", _fields(each)) for unit, each in constants.efficiencies.items()
     ]
     parts += [_table(f"stack.{_key(name)}", _fields(each)) for name, each in constants.stacks.items()]
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text("\n".join(parts), encoding="utf-8")
-    draft.replace(path)
+    save_text(path, "\n".join(parts))
 
 
 def _fields(value: Efficiency | Stack | Fabric | Interval) -> dict[str, object]:

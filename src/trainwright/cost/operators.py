@@ -132,7 +132,8 @@ def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTim
 
 def bytes_of(tensor: Tensor, sizes: Sizes, activation_bytes: float) -> Array:
     """Bytes of a tensor as one device holds it."""
-    total = np.asarray(float(ELEMENT_BYTES.get(tensor.element, activation_bytes)))
+    width = float(ELEMENT_BYTES.get(tensor.element, activation_bytes))
+    total = np.asarray(width if tensor.dims else [width])
     for dim in tensor.dims:
         total = total * sizes[dim]
     return total

@@ -38,7 +38,7 @@ WORKS = (
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
 _KEYS = (
     "dtype", "software", "measured", "threads", "processes", "operator", "step", "interference", "block",
-    "kernel", "collective", "missing", "source",
+    "kernel", "collective", "missing", "source", "checksum", "cluster_checksum",
 )  # fmt: skip
 _BLOCK_KEYS = ("batch", "seq", "hidden", "ffn", "heads", "vocab")
 
@@ -99,6 +99,7 @@ class Profile:
     step_s: float = 0.0  # of a step of the runtime, beside its operators
     interference: float = 0.0  # seconds that compute loses for each second of communication beside it
     missing: tuple[str, ...] = ()  # what a shorter budget or an interruption left out
+    changed: bool = False  # whether the device or network in its file is not as it was written
 
 
 def work_amount(work: str, sizes: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ from trainwright.cost.fitted import Source, fitted_source
 from trainwright.cost.kernels import build_kernels
 from trainwright.cost.load import Constants, Interval
 from trainwright.cost.profile import Profile, build_profile
+from trainwright.cost.profile_seal import check_measurements, cluster_changed
 from trainwright.cost.table import build_table
 from trainwright.errors import BadInput, UnknownName
 
@@ -174,14 +175,20 @@ def _told(
         )
     if not same_network:
         notes.append("Collectives: by formula, with constants of the fabric; none were measured.")
+    if profile.changed:
+        notes.append("The profile's device or network was edited or damaged since it was written.")
     if profile.missing:
         notes.append(f"The profile lacks {', '.join(profile.missing)}: timed as what is most alike.")
     return tuple(notes)
 
 
 def _profile_of(path: Path) -> Profile | None:
-    found = _read(path).get("profile")
-    return None if found is None else build_profile(found, f"profile {path}")
+    table = _read(path)
+    found, thing = table.get("profile"), f"profile {path}"
+    if isinstance(found, dict):
+        check_measurements(table, thing)
+        return replace(build_profile(found, thing), changed=cluster_changed(table))
+    return None if found is None else build_profile(found, thing)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The folder of a sweep: Parquet files that are whole or not there, and a manifest of what is finished.
 
-    _manifest.json           what the dataset was made from, and of each finished file its rows and digest
+    _manifest.json           what the dataset was made from, of each finished file its rows and checksum, and
+                             its own checksum
     _sweep.toml              the sweep as it was asked
     points-000000.parquet    ...
 
@@ -9,20 +10,22 @@ renamed, the manifest too. So whatever ends a run, the manifest names only whole
 on behind them.
 """
 
-import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from trainwright.checksum import Seal, check_seal, digest, digest_file, seal
 from trainwright.errors import BadInput, TrainwrightError
+from trainwright.output_file import describe, open_output
 from trainwright.sweep.identity import program_digest, sweep_digest, versions
 from trainwright.sweep.types import Sweep
 
 MANIFEST, COPY = "_manifest.json", "_sweep.toml"  # what begins so, readers of datasets leave alone
-_FORMAT = 1
+_FORMAT, _UNSEALED = 2, 1
 
 
 class UnfinishedSweep(TrainwrightError):
@@ -31,7 +34,7 @@ class UnfinishedSweep(TrainwrightError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A finished file: its name, rows, size and digest."""
+    """A finished file: its name, rows, size and checksum."""
 
     file: str
     rows: int
@@ -50,6 +53,12 @@ class Manifest:
     points: int
     points_per_part: int
     parts: tuple[Part, ...] = ()
+    format: int = _FORMAT
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the manifest itself has a checksum; those of earlier versions have none."""
+        return self.format != _UNSEALED
 
     @property
     def planned(self) -> int:
@@ -79,8 +88,11 @@ def load_manifest(folder: Path) -> Manifest:
     """The manifest of a folder."""
     path = folder / MANIFEST
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        if table.pop("format") != _FORMAT:
+        content = path.read_bytes()
+        if check_seal(content) is Seal.BROKEN:
+            raise _damaged(path)
+        table = json.loads(content)
+        if table["format"] != (_FORMAT if table.pop("checksum", "") else _UNSEALED):
             raise ValueError("format")
         parts = tuple(Part(**each) for each in table.pop("parts"))
         return Manifest(**table, parts=parts)
@@ -93,11 +105,17 @@ def load_manifest(folder: Path) -> Manifest:
         raise BadInput("file", str(path), rule, "remove the folder and sweep again") from None
 
 
+def _damaged(path: Path) -> BadInput:
+    rule, remedy = "was edited or damaged since it was written: its checksum differs", "restore a copy of it"
+    return BadInput("file", str(path), rule, f"{remedy}, or remove the folder and sweep again")
+
+
 def save_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest; a reader sees the old one or the new one."""
-    tree: dict[str, Any] = {"format": _FORMAT} | asdict(manifest)
+    tree: dict[str, Any] = {"format": manifest.format} | asdict(manifest)
     tree["parts"] = tree.pop("parts")  # last: it grows
-    write_whole(folder / MANIFEST, (json.dumps(tree, indent=1) + "\n").encode())
+    text = json.dumps(tree, indent=1)
+    write_whole(folder / MANIFEST, (seal(text) if manifest.sealed else text + "\n").encode())
 
 
 def check_same(folder: Path, old: Manifest, new: Manifest) -> None:
@@ -126,29 +144,41 @@ def add_part(folder: Path, manifest: Manifest, content: bytes, rows: int) -> Man
     """The manifest with its next part, which is written; not yet the manifest itself."""
     file = part_name(len(manifest.parts))
     write_whole(folder / file, content)
-    part = Part(file=file, rows=rows, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    part = Part(file=file, rows=rows, bytes=len(content), sha256=digest(content))
     return replace(manifest, parts=(*manifest.parts, part))
 
 
-def broken_parts(folder: Path, manifest: Manifest, *, deep: bool = True) -> Iterator[tuple[int, str]]:
-    """The number of each part that is not as it was written, and what is wrong; by size alone if not deep."""
-    for number, part in enumerate(manifest.parts):
-        path = folder / part.file
-        try:
-            size = path.stat().st_size
-            if size != part.bytes:
-                yield number, f"has {size:,} bytes of {part.bytes:,}"
-            elif deep and _digest(path) != part.sha256:
-                yield number, "is not what was written: its digest differs"
-        except FileNotFoundError:
-            yield number, "is missing"
-        except OSError as error:
-            yield number, f"cannot be read ({error.strerror})"
+def broken_parts(folder: Path, manifest: Manifest) -> Iterator[tuple[int, str]]:
+    """The number of each part that is not as it was written, and what is wrong."""
+    with ThreadPoolExecutor() as pool:  # checksums are computed without the interpreter's lock
+        found = pool.map(lambda part: _fault(folder / part.file, part), manifest.parts)
+        yield from ((number, fault) for number, fault in enumerate(found) if fault)
 
 
-def check_parts(folder: Path, manifest: Manifest, *, deep: bool = False) -> None:
+def _fault(path: Path, part: Part) -> str:
+    """What is wrong with a part."""
+    try:
+        state = path.stat()
+        if state.st_size != part.bytes:
+            return f"has {state.st_size:,} bytes of {part.bytes:,}"
+        if _digest(path, state.st_mtime_ns, state.st_ino) != part.sha256:
+            return "is damaged: its checksum differs"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return ""
+
+
+@lru_cache(1 << 16)
+def _digest(path: Path, time_ns: int, number: int) -> str:
+    """The checksum of a file, read once by a process as long as nobody writes it."""
+    return digest_file(path)
+
+
+def check_parts(folder: Path, manifest: Manifest) -> None:
     """Raise for the first part that is broken."""
-    for number, wrong in broken_parts(folder, manifest, deep=deep):
+    for number, wrong in broken_parts(folder, manifest):
         raise BadInput(
             "file", str(folder / part_name(number)), wrong, "run the sweep again: it makes that part anew"
         )
@@ -156,19 +186,13 @@ def check_parts(folder: Path, manifest: Manifest, *, deep: bool = False) -> None
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it is whole or not there, also if the machine stops."""
-    draft = path.with_name(f".{path.name}.tmp")
     try:
-        with draft.open("wb") as file:
+        with open_output(path, durable=True) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        reason = error.strerror or type(error).__name__
         raise UnfinishedSweep(
-            f'file "{path}": cannot be written ({reason}); make room or mend the folder, then run the same '
-            "command again: what is finished stays"
+            f'file "{path}": cannot be written ({describe(error)}); make room or make the folder writable, '
+            "then run the same command again: what is finished stays"
         ) from None
 
 
@@ -176,8 +200,3 @@ def remove_drafts(folder: Path) -> None:
     """Remove what a run that was killed left half-written."""
     for draft in folder.glob(".*.tmp"):
         draft.unlink(missing_ok=True)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,13 +6,16 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from trainwright.errors import BadInput, TrainwrightError
+from trainwright.runtime.restored_handlers import restored_handlers
 from trainwright.sweep.dataset import UnfinishedSweep
 from trainwright.sweep.identity import program_digest, sweep_digest, versions
 from trainwright.sweep.part import Made, Maker
+from trainwright.sweep.ray_token import token_authentication
 from trainwright.sweep.types import Sweep
 
 HOW_TO_GET = "pip install 'trainwright[ray]'"
@@ -27,14 +30,15 @@ def make_on_ray(
     sweep: Sweep, size: int, numbers: Sequence[int], address: str, stop: Callable[[], bool]
 ) -> Iterator[Made]:
     """Parts in order, made by the tasks of a Ray cluster; a task whose worker ends is run again by Ray."""
-    ray = _load_ray()
-    _connect(ray, address)
-    try:
-        yield from _in_order(ray, (sweep, size), numbers, stop)
-    except ray.exceptions.RayError as error:
-        raise _failed(error) from None
-    finally:
-        ray.shutdown()
+    with token_authentication(address), restored_handlers():  # Ray sets one for SIGTERM, and leaves it
+        ray = _load_ray()
+        _connect(ray, address)
+        try:
+            yield from _in_order(ray, (sweep, size), numbers, stop)
+        except ray.exceptions.RayError as error:
+            raise _failed(error) from None
+        finally:
+            ray.shutdown()
 
 
 def _in_order(ray: Any, subject: tuple[Sweep, int], numbers: Sequence[int], stop: Callable[[], bool]) -> Any:
@@ -85,6 +89,12 @@ def _identity(sweep: Sweep) -> Identity:
     return (*words, f"code {program_digest()[:12]}", f"sweep {sweep_digest(sweep)}")
 
 
+def check_ray() -> None:
+    """Raise if Ray is not installed; it is imported later, once the environment is as it needs it."""
+    if find_spec("ray") is None:
+        raise BadInput("--ray", "ray", "is not installed", HOW_TO_GET)
+
+
 def _load_ray() -> Any:
     try:
         return importlib.import_module("ray")
@@ -102,11 +112,12 @@ def _connect(ray: Any, address: str) -> None:
             address=address, runtime_env=environment, log_to_driver=False, configure_logging=False,
             **({"include_dashboard": False} if address == "local" else {}),
         )  # fmt: skip
-    except (ConnectionError, OSError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise BadInput(
-            "--ray", address, f"cannot be reached ({reason})", "check that Ray runs there"
-        ) from None
+            "--ray", address, f"cannot be reached ({reason})",
+            "check that Ray runs there; if it wants a token, put it in ~/.ray/auth_token or RAY_AUTH_TOKEN",
+        ) from None  # fmt: skip
 
 
 def _check_reachable(address: str) -> None:

@@ -31,7 +31,7 @@ def query(folder: Path, sql: str) -> Answer:
     if not manifest.parts:
         raise BadInput("sweep", str(folder), "has no finished points yet", "run the sweep first")
     check_parts(folder, manifest)
-    duckdb = _load_duckdb()
+    duckdb = load_duckdb()
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
     connection.register("points", read_points(str(folder / part.file) for part in manifest.parts))
     for setting in ("enable_external_access = false", "lock_configuration = true"):
@@ -59,7 +59,8 @@ def _refused(sql: str, error: Exception) -> BadInput:
     return BadInput("query", sql, reason, 'the table is "points"; its columns: "describe points"')
 
 
-def _load_duckdb() -> Any:
+def load_duckdb() -> Any:
+    """The module duckdb."""
     try:
         return importlib.import_module("duckdb")
     except ImportError:

@@ -15,7 +15,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.dlrm import TABLES
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.search.find import Question
-from trainwright.search.usual import able_knobs, check_precision, usual_batch
+from trainwright.search.usual import able_knobs, check_batch, check_precision, usual_batch
 from trainwright.sweep.axes import LOADERS, resolve_field
 from trainwright.sweep.paths import Path, value_at, with_value
 from trainwright.sweep.points import Points
@@ -94,6 +94,7 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     if setting.batch_tokens and not batch:
         raise BadInput("batch_tokens", setting.batch_tokens, f"is less than a sequence of {seq}", "raise it")
     batch = batch or usual_batch(graph, cluster, seq)
+    check_batch(batch, "sweep batch")
     job = Job(
         graph=graph,
         cluster=cluster,

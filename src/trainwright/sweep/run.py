@@ -24,7 +24,8 @@ from trainwright.sweep.dataset import (
     write_whole,
 )
 from trainwright.sweep.here import make_alone, make_together
-from trainwright.sweep.on_ray import make_on_ray
+from trainwright.sweep.on_ray import check_ray, make_on_ray
+from trainwright.sweep.parquet import load_arrow
 from trainwright.sweep.part import Made, points_per_part
 from trainwright.sweep.types import Sweep
 
@@ -51,6 +52,9 @@ def run_sweep(
     one for each core; 1: this one). `ray`: the address of a Ray cluster, or `local`. `cancelled` is asked
     several times a second, and `Cancelled` raised once it says so.
     """
+    load_arrow()  # before anything is made: what is missing is said at once
+    if ray:
+        check_ray()
     _make_folder(folder)
     with _only_run(folder):
         manifest = _begin(sweep, folder)

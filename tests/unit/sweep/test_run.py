@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sweep.small import TEXT, changed, contents, small_sweep
+from trainwright.cli.main import main
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.sweep import dataset
 from trainwright.sweep.dataset import check_parts, load_manifest
@@ -121,7 +122,7 @@ def test_a_broken_part_is_told_and_made_anew(whole: Path, tmp_path: Path, harm: 
     with pytest.raises(
         BadInput, match=r"points-000002\.parquet.*run the sweep again: it makes that part anew"
     ):
-        check_parts(tmp_path, load_manifest(tmp_path), deep=True)
+        check_parts(tmp_path, load_manifest(tmp_path))
     run_sweep(small_sweep(), tmp_path, workers=1)
     assert contents(tmp_path) == contents(whole)
 
@@ -134,6 +135,45 @@ def test_a_query_tells_of_a_part_that_is_missing(whole: Path, tmp_path: Path) ->
         query(tmp_path, "select 1 from points")
 
 
+def test_a_query_does_not_answer_from_a_part_with_a_flipped_bit(whole: Path, tmp_path: Path) -> None:
+    for name, content in contents(whole).items():
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / "points-000003.parquet"
+    good = path.read_bytes()
+    for at in range(0, len(good), len(good) // 40):
+        path.unlink()
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        with pytest.raises(BadInput, match=r"points-000003\.parquet.: is damaged: its checksum differs"):
+            query(tmp_path, "select count(*) from points")
+
+
+def test_a_manifest_with_a_flipped_bit_is_neither_asked_nor_gone_on_with(whole: Path, tmp_path: Path) -> None:
+    for name, content in contents(whole).items():
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / "_manifest.json"
+    good = path.read_bytes()
+    for at in range(0, len(good), 7):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        with pytest.raises(BadInput, match=r"_manifest\.json.: was edited or damaged since it was written"):
+            query(tmp_path, "select 1 from points")
+    with pytest.raises(BadInput, match="restore a copy of it, or remove the folder and sweep again"):
+        run_sweep(small_sweep(), tmp_path, workers=1)
+
+
+def test_a_dataset_of_an_earlier_version_is_asked_and_said_to_be_unverified(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in contents(whole).items():
+        (tmp_path / name).write_bytes(content)
+    table = json.loads((tmp_path / "_manifest.json").read_text())
+    del table["checksum"]
+    (tmp_path / "_manifest.json").write_text(json.dumps(table | {"format": 1}))
+    assert main(["sweep", "query", str(tmp_path), "select count(*) from points"]) == 0
+    shown = capsys.readouterr()
+    assert "18" in shown.out
+    assert "_manifest.json has no checksum (an earlier version wrote it): it is not verified" in shown.err
+
+
 def test_a_manifest_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "_manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="is not a manifest of this program"):
@@ -141,10 +181,10 @@ def test_a_manifest_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_leaves_what_was_finished(whole: Path, tmp_path: Path) -> None:
-    # A file whose draft is /dev/full: the device whose disk is always full.
+    # A file that leads to /dev/full: the device whose disk is always full.
     def fill(done: int, planned: int, name: str) -> None:
         if done == 9:
-            os.symlink("/dev/full", tmp_path / ".points-000003.parquet.tmp")
+            (tmp_path / "points-000003.parquet").symlink_to("/dev/full")
 
     with pytest.raises(
         TrainwrightError, match=r"points-000003.*No space left on device.*what is finished stays"
@@ -152,6 +192,7 @@ def test_a_disk_that_fills_up_leaves_what_was_finished(whole: Path, tmp_path: Pa
         run_sweep(small_sweep(), tmp_path, workers=1, progress=fill)
     assert len(load_manifest(tmp_path).parts) == 3
     assert next(query(tmp_path, "select count(*) from points").rows) == (9,)
+    (tmp_path / "points-000003.parquet").unlink()
     run_sweep(small_sweep(), tmp_path, workers=1)
     assert contents(tmp_path) == contents(whole)
 
@@ -167,7 +208,7 @@ sys.exit(main(["sweep", sys.argv[1], "--out", sys.argv[2], "--workers", "1"]))
 def test_a_quota_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(TEXT)
     command = [sys.executable, "-c", LIMITED, str(tmp_path / "small.toml"), str(tmp_path / "out")]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert result.returncode == 1
     line = result.stderr.strip().splitlines()[-1]
     assert line.startswith('trainwright: file "')
