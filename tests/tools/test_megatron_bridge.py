@@ -52,7 +52,7 @@ def test_megatron_bridge_validates_every_recipe_and_keeps_every_knob(tmp_path: P
         (tmp_path / f"{index}.py").write_text(export_text(handover, "megatron-bridge"))
         words += [str(tmp_path / f"{index}.py"), str(plan.devices)]
     result = subprocess.run(
-        [sys.executable, str(PARSING), *words], capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, str(PARSING), *words], capture_output=True, text=True, timeout=500, check=False,
         cwd=tmp_path,
     )  # fmt: skip
     line = next((each for each in result.stdout.splitlines() if each.startswith("PARSED ")), None)

@@ -30,7 +30,7 @@ def test_nanotron_builds_every_configuration(tmp_path: Path) -> None:
         paths.append(tmp_path / f"{index}.yaml")
         paths[-1].write_text(export_text(handover, "nanotron-0.4"))
     result = subprocess.run(
-        [sys.executable, str(PARSING), *map(str, paths)], capture_output=True, text=True, timeout=300,
+        [sys.executable, str(PARSING), *map(str, paths)], capture_output=True, text=True, timeout=500,
         check=False,
     )  # fmt: skip
     line = next((each for each in result.stdout.splitlines() if each.startswith("PARSED ")), None)

@@ -76,7 +76,7 @@ def test_torchrun_starts_our_runtime_from_its_line(tmp_path: Path) -> None:
     }  # fmt: skip
     result = subprocess.run(
         ["bash", "job.sh", "--steps", "3", "--metrics", "metrics.jsonl"], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-2000:]
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) >= 3

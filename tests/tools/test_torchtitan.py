@@ -39,7 +39,7 @@ def test_torchtitan_builds_every_configuration(tmp_path: Path) -> None:
         (tmp_path / f"plan_{index}.py").write_text(export_text(handover(model, plan), "torchtitan"))
     result = subprocess.run(
         [sys.executable, str(PARSING), str(tmp_path), *(f"plan_{index}" for index in range(len(CASES)))],
-        capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False,
+        capture_output=True, text=True, timeout=500, cwd=tmp_path, check=False,
     )  # fmt: skip
     line = next((each for each in result.stdout.splitlines() if each.startswith("PARSED ")), None)
     assert line, result.stderr[-3000:]

@@ -31,6 +31,8 @@ class Target:
     remarks: Callable[[Handover], Iterable[str]]
     render: Callable[[Handover, list[str]], str]
     needs_model: bool = False
+    writes_hosts: bool = True  # how many devices a host has
+    writes_seq: bool = True  # tokens per sequence, also of a model that is not known
 
 
 def _nothing(handover: Handover) -> tuple[()]:
@@ -55,20 +57,23 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
         "torchtitan-toml": Target(
             name=torchtitan_toml.NAME, gaps=torchtitan_toml.gaps, remarks=torchtitan_toml.remarks,
-            render=torchtitan_toml.render,
+            render=torchtitan_toml.render, writes_hosts=False,
         ),
         "deepspeed": Target(
-            name=deepspeed.NAME, gaps=deepspeed.gaps, remarks=deepspeed.remarks, render=deepspeed.render
+            name=deepspeed.NAME, gaps=deepspeed.gaps, remarks=deepspeed.remarks, render=deepspeed.render,
+            writes_hosts=False, writes_seq=False,
         ),
         "nanotron": Target(
-            name=nanotron.NAME, gaps=nanotron.gaps, remarks=nanotron.remarks, render=nanotron.render
+            name=nanotron.NAME, gaps=nanotron.gaps, remarks=nanotron.remarks, render=nanotron.render,
+            writes_hosts=False,
         ),
         "nanotron-0.4": Target(
             name=nanotron_release.NAME, gaps=nanotron_release.gaps, remarks=nanotron_release.remarks,
-            render=nanotron_release.render,
+            render=nanotron_release.render, writes_hosts=False,
         ),
         "accelerate": Target(
-            name=accelerate.NAME, gaps=accelerate.gaps, remarks=accelerate.remarks, render=accelerate.render
+            name=accelerate.NAME, gaps=accelerate.gaps, remarks=accelerate.remarks, render=accelerate.render,
+            writes_seq=False,
         ),
         "maxtext": Target(
             name=maxtext.NAME, gaps=maxtext.gaps, remarks=maxtext.remarks, render=maxtext.render
@@ -78,11 +83,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             render=lambda handover, notes: render_torchrun(launch_of(handover), notes),
         ),
         "slurm": Target(
-            name="SLURM", gaps=_nothing, remarks=_nothing,
+            name="SLURM", gaps=_nothing, remarks=_nothing, writes_seq=False,
             render=lambda handover, notes: render_slurm(launch_of(handover), notes),
         ),
         "trainwright": Target(
-            name=own.NAME, gaps=own.gaps, remarks=own.remarks, render=own.render, needs_model=True
+            name=own.NAME, gaps=own.gaps, remarks=own.remarks, render=own.render, needs_model=True,
+            writes_hosts=False,
         ),
     }
 )  # fmt: skip

@@ -77,7 +77,7 @@ def test_a_json_of_deepspeed_says_what_is_not_considered() -> None:
     found = read_text(json.dumps(DEEPSPEED), "ds.json", devices=16)
     assert str(found.strategy) == "dp16 mb4 zero2 fp16 no-overlap"
     assert found.global_batch == 16 * 4 * 8
-    assert found.notes == ("curriculum_learning is not considered.",)
+    assert found.notes == ("Not considered, and it matters: curriculum_learning.enabled.",)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ torchrun --nproc_per_node $GPUS pretrain_gpt.py --tensor-model-parallel-size ${T
 
 def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None:
     found = read_text(MEGATRON + " --tp-comm-overlap --mtp-num-layers 1 --save-interval 5", "line")
-    assert found.notes == ("Not considered: --tp-comm-overlap, --mtp-num-layers.",)
+    assert found.notes[0] == "Not considered, and it matters: --tp-comm-overlap, --mtp-num-layers."
     titan = read_text(TITAN.replace("tensor_par", "enable_async_tensor_parallel = true\ntensor_par"), "x", 16)
-    assert titan.notes == ("parallelism.enable_async_tensor_parallel is not considered.",)
+    assert titan.notes == ("Not considered, and it matters: parallelism.enable_async_tensor_parallel.",)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,10 @@ def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None
         ('{"train_batch_size": 8, "bf16": {"enabled": "auto"}}', "so that the precision is not known"),
         ('{"train_batch_size": 12}', "is not micro batch x accumulation x replicas = 1 x 1 x 8"),
         ("--tensor-model-parallel-size 0 --micro-batch-size 1", "degrees start at 1"),
-        ("--tensor-model-parallel-size $TP --micro-batch-size 1", "a variable that the text does not set"),
+        (
+            "--tensor-model-parallel-size $TP --micro-batch-size 1",
+            r"\$TP is not set in the text; state --set TP=VALUE",
+        ),
         ("parallelism = 4", 'parallelism "4": must be a table of settings'),
         ("activation_checkpoint = 'full'\n[training]\nseq_len = 8", "must be a table of settings"),
         ("--tensor-model-parallel-size four --micro-batch-size 1", "must be a whole number"),
@@ -141,3 +144,8 @@ def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         read_text(text, "file", devices=None if "stage" in text or "nproc" in text else 8)
+
+
+def test_a_script_with_more_layers_than_any_model_has_is_refused() -> None:
+    with pytest.raises(BadInput, match="layers 1000000000: is more than 10,000"):
+        read_text(MEGATRON.replace("--num-layers 32", "--num-layers 1000000000"), "line")

@@ -1,6 +1,7 @@
-"""What a user's configuration says."""
+"""What a user's configuration says, and what the user says beside it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
@@ -21,6 +22,20 @@ class Configured:
     architecture: Architecture | None = None
     model: str | None = None  # a name of the catalog
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedSettings:
+    """What the user states; it goes before what the configuration says."""
+
+    devices: int | None = None
+    architecture: Architecture | None = None
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    vocab: int | None = None
+    precision: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)  # of a script
+    function: str = ""  # of a Python file
 
 
 def replicas_of(devices: int | None, inside: int, source: str) -> int:

@@ -1,49 +1,57 @@
 """A plan from DeepSpeed's JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
-from trainwright.export.reading.configured import Configured, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
 from trainwright.model.config_fields import Config
 from trainwright.plan.strategy import Strategy
 
-# Sections that do not change what a step costs as it is predicted, or that are our own.
-_KNOWN = {
-    "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
-    "bf16", "bfloat16", "fp16", "zero_optimization", "tensor_parallel", "expert_parallel", "trainwright",
-    "optimizer", "scheduler", "steps_per_print", "wall_clock_breakdown", "tensorboard", "wandb",
-    "csv_monitor",
-    "prescale_gradients", "dump_state", "zero_allow_untested_optimizer", "communication_data_type",
-}  # fmt: skip
+_OFF = (None, False, 0, 0.0, "none", "", "auto")
+_REFUSED = {
+    "parallelism": (
+        "splits the job or its batch in a way that is not read",
+        "describe the plan as a strategy",
+    ),
+    "job": ("belongs to another job than pretraining", "name a configuration of pretraining"),
+}
 
 
-def read_deepspeed(text: str, source: str, devices: int | None = None) -> Configured:
+def read_deepspeed(text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan of DeepSpeed's JSON on so many devices, or on as many as its batch sizes say."""
-    config = Config(values=_parse(text, source), source=source)
+    config = Config(values=_with_stated(parse_json(text, source), stated), source=source)
+    on = [name for name, value in _flattened(config.values) if not _is_off(name, value)]
+    _check_scope(on, source)
     zero, tp_part = _section(config, "zero_optimization"), _section(config, "tensor_parallel")
     ep_part = _section(config, "expert_parallel")
+    _refuse_auto(tp_part, "autotp_size", "tensor parallelism", "write what it will be")
     tp = max(tp_part.whole("autotp_size", 1), 1)
-    dp = replicas_of(devices, tp, source) if devices else _stated_replicas(config)
+    dp = replicas_of(stated.devices, tp, source) if stated.devices else _stated_replicas(config)
     if dp < 1:
         replicas_of(None, tp, source)  # which says what is missing
     micro, rounds = _batches(config, dp)
+    _refuse_auto(zero, "stage", "ZeRO stage", "write what it will be")
+    stage = zero.whole("stage", 0)
     strategy = Strategy(
         dp=dp, tp=tp, ep=ep_part.whole("autoep_size", 1),
-        etp=ep_part.whole("expert_tensor_parallel_size", 1), zero=zero.whole("stage", 0),
+        etp=ep_part.whole("expert_tensor_parallel_size", 1), zero=stage,
         shard=max(zero.whole("mics_shard_size", 0), 0), micro_batch=micro,
-        offload="optimizer" if _offloads(zero) else "none", precision=_precision(config),
-        overlap=zero.flag("overlap_comm", zero.whole("stage", 0) == 3),
+        offload="optimizer" if _offloads(zero) else "none", precision=stated.precision or _precision(config),
+        overlap=_overlaps(zero, stage),
     )  # fmt: skip
+    known = load_known("deepspeed")
     return Configured(
         strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="megatron-deepspeed",
-        notes=tuple(_notes(config, zero)),
+        notes=(*not_considered(known, on), *optimizer_note(_optimizer(config))),
     )  # fmt: skip
 
 
-def _parse(text: str, source: str) -> Mapping[str, Any]:
+def parse_json(text: str, source: str) -> Mapping[str, Any]:
+    """The object of a JSON text."""
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError):
@@ -53,6 +61,51 @@ def _parse(text: str, source: str) -> Mapping[str, Any]:
     return tree
 
 
+def _with_stated(values: Mapping[str, Any], stated: StatedSettings) -> Mapping[str, Any]:
+    """The settings with the batch that the user states; what follows from it is left to be derived."""
+    changed: dict[str, Any] = {}
+    if stated.micro_batch:
+        changed[_NAMES[0]] = stated.micro_batch
+    if stated.global_batch:
+        changed[_NAMES[2]] = stated.global_batch
+    if not changed:
+        return values
+    open_names = [name for name in _NAMES if values.get(name) == "auto" and name not in changed]
+    return {**values, **dict.fromkeys(open_names), **changed, _NAMES[1]: _rounds(values, stated)}
+
+
+def _rounds(values: Mapping[str, Any], stated: StatedSettings) -> object:
+    """Accumulation steps, where the two that are stated do not decide them."""
+    rounds = values.get(_NAMES[1])
+    return None if stated.global_batch or rounds == "auto" else rounds
+
+
+def _flattened(values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Settings by dotted names; a section that is not enabled has none."""
+    for name, value in values.items():
+        if not isinstance(value, Mapping):
+            yield name, tuple(value) if isinstance(value, list) else value
+        elif value.get("enabled") is not False:
+            for key, each in value.items():
+                yield (
+                    f"{name}.{key}",
+                    str(each) if isinstance(each, Mapping | list) and each else each or None,
+                )
+
+
+def _is_off(name: str, value: object) -> bool:
+    """Whether a setting says what holds without it."""
+    return value in _OFF or (value == 1 and name.endswith("_size"))
+
+
+def _check_scope(names: list[str], source: str) -> None:
+    for name in names:
+        kind = load_known("deepspeed").class_of(name)
+        if kind in _REFUSED:
+            rule, remedy = _REFUSED[kind]
+            raise BadInput(f"{source}: setting", name, rule, remedy)
+
+
 def _section(config: Config, name: str) -> Config:
     return (
         config.part(name) if config.values.get(name) is not None else Config(values={}, source=config.source)
@@ -60,21 +113,28 @@ def _section(config: Config, name: str) -> Config:
 
 
 _NAMES = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
+_REMEDIES = dict(
+    zip(
+        _NAMES,
+        ("state --micro-batch N", "state --batch N and --micro-batch N", "state --batch N"),
+        strict=True,
+    )
+)
 
 
 def _stated(config: Config) -> tuple[int, int, int]:
     """Micro batch, accumulation and whole batch, 0 if not there."""
     for name in _NAMES:
-        _refuse_auto(config, name, "batch")
+        _refuse_auto(config, name, "batch", _REMEDIES[name])
     micro, rounds, batch = (config.whole(name, 0) for name in _NAMES)
     return micro, rounds, batch
 
 
-def _refuse_auto(config: Config, name: str, what: str) -> None:
+def _refuse_auto(config: Config, name: str, what: str, remedy: str) -> None:
     """Raise for what transformers' Trainer fills in later."""
     if config.values.get(name) == "auto":
         rule = f"is filled in by the trainer, so that the {what} is not known"
-        raise BadInput(f"{config.source}: {name}", "auto", rule, "write what it will be")
+        raise BadInput(f"{config.source}: {name}", "auto", rule, remedy)
 
 
 def _stated_replicas(config: Config) -> int:
@@ -88,7 +148,9 @@ def _batches(config: Config, dp: int) -> tuple[int, int]:
     micro, rounds, batch = _stated(config)
     if not (micro or batch):
         rule = "is missing, and train_batch_size too"
-        raise BadInput(f"{config.source}: field", _NAMES[0], rule, f"add {_NAMES[0]}")
+        raise BadInput(
+            f"{config.source}: field", _NAMES[0], rule, f"add {_NAMES[0]}, or state --micro-batch N"
+        )
     if batch and micro and not rounds:
         rounds = batch // (micro * dp)
     elif batch and not micro:
@@ -103,22 +165,26 @@ def _batches(config: Config, dp: int) -> tuple[int, int]:
 
 def _offloads(zero: Config) -> bool:
     part = zero.values.get("offload_optimizer")
+    if zero.values.get("cpu_offload") is True:  # of older releases
+        return True
     return isinstance(part, Mapping) and part.get("device") not in (None, "none")
 
 
+def _overlaps(zero: Config, stage: int) -> bool:
+    if zero.values.get("overlap_comm") == "auto":
+        return stage == 3
+    return zero.flag("overlap_comm", stage == 3)
+
+
 def _precision(config: Config) -> str:
-    for name in ("bf16", "bfloat16", "fp16"):
+    for name in ("bf16", "bfloat16", "fp16", "torch_autocast"):
         section = _section(config, name)
-        _refuse_auto(section, "enabled", "precision")
+        _refuse_auto(section, "enabled", "precision", "state --precision bf16 or fp16")
         if section.flag("enabled", False):
-            return "fp16" if name == "fp16" else "bf16"
+            half = name == "fp16" or section.values.get("dtype") in ("fp16", "float16", "half")
+            return "fp16" if half else "bf16"
     return "fp32"
 
 
-def _notes(config: Config, zero: Config) -> list[str]:
-    notes = [f"{name} is not considered." for name in config.values if name not in _KNOWN]
-    if zero.values.get("offload_param"):
-        notes.append("offload_param is not considered: weights are predicted on the device.")
-    if zero.whole("zero_hpz_partition_size", 1) > 1:
-        notes.append("zero_hpz_partition_size is not considered: weights are predicted in one partition.")
-    return notes
+def _optimizer(config: Config) -> str:
+    return _section(config, "optimizer").word("type", "")

@@ -1,81 +1,135 @@
 """A plan from Megatron-LM's flags."""
 
+from collections.abc import Iterator
+
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.megatron import CP_TYPES, PIPELINE_INSIDE, SHARDED
-from trainwright.export.reading.configured import Configured, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
+from trainwright.export.reading.launch_flags import Flags, parse_flags
+from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
 from trainwright.export.reading.megatron_model import read_model
-from trainwright.export.reading.megatron_names import unread
-from trainwright.export.reading.words import Flags, parse_flags
+from trainwright.export.reading.megatron_scope import check_program, check_scope
+from trainwright.export.reading.vocabulary import read_vocabulary
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
+SIGNATURE = (
+    "tensor-model-parallel-size", "micro-batch-size", "num-layers", "use-mcore-models", "hidden-size",
+    "model-parallel-size",
+)  # fmt: skip
 
 
-def read_megatron(text: str, source: str, devices: int | None = None) -> Configured:
+def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan of a Megatron-LM command line or script, on so many devices if it does not say on how many."""
-    flags = parse_flags(text, source)
-    if not any(flags.has(name) for name in ("tensor-model-parallel-size", "micro-batch-size", "num-layers")):
-        raise BadInput(source, "flags", "has none of Megatron-LM's", "name a file of its arguments")
-    tp, pp = flags.whole("tensor-model-parallel-size", 1), flags.whole("pipeline-model-parallel-size", 1)
-    cp = flags.whole("context-parallel-size", 1)
-    dp = replicas_of(devices or _world(flags), tp * cp * pp, source)
-    arch = read_model(flags) if flags.has("num-layers") else None
-    vpp, notes = _chunks(flags, pp, arch.layers if arch else None)
+    known = load_known("megatron")
+    flags = parse_flags(
+        text, source, SIGNATURE.__contains__, stated=stated.variables, harmless=known.is_harmless
+    )
+    for name, part in flags.undecided.items():
+        raise flags.unsettled(name, part)
+    check_program(flags, model_stated=stated.architecture is not None)
+    check_scope(flags, known, model_stated=stated.architecture is not None)
+    tp, pp = _degree(flags, "tensor", 1), _degree(flags, "pipeline", 1)
+    cp = _degree(flags, "context", 1)
+    devices = stated.devices or _world(flags)
+    dp = replicas_of(devices, tp * cp * pp, source)
+    arch = stated.architecture
+    vocabulary: tuple[str, ...] = ()
+    if arch is None and flags.has("num-layers"):
+        vocab, vocabulary = read_vocabulary(flags, tp, stated.vocab)
+        arch = read_model(flags, vocab)
+    vpp = _chunks(flags, pp, arch.layers if arch else None)
     strategy = canonical(
         Strategy(
             dp=dp, tp=tp, cp=cp, pp=pp, vpp=vpp, sp=flags.has("sequence-parallel"),
-            cp_kind=_cp_kind(flags) if cp > 1 else "ring",
-            ep=flags.whole("expert-model-parallel-size", 1),
+            cp_kind=_cp_kind(flags) if cp > 1 else "ring", ep=_degree(flags, "expert", 1),
             etp=flags.whole("expert-tensor-parallel-size", tp if flags.has("num-experts") else 1),
-            micro_batch=flags.whole("micro-batch-size", 1),
+            micro_batch=stated.micro_batch or _micro_batch(flags),
             schedule="interleaved" if vpp > 1 else "1f1b", zero=_zero(flags), shard=_shard(flags, dp * cp),
             recompute=_recompute(flags), recompute_layers=_layers(flags) * vpp,
             offload="optimizer" if flags.has("optimizer-cpu-offload") else "none",
-            precision=_precision(flags), overlap=_overlaps(flags),
+            precision=stated.precision or _precision(flags), overlap=_overlaps(flags),
             order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
         )
     )  # fmt: skip
     unit = strategy.dp * strategy.micro_batch
-    seq = flags.whole("seq-length", 0) or None
+    notes = (
+        *not_considered(known, flags.values, "--"), *_values_that_matter(flags, strategy), *vocabulary,
+        *_other_world(flags, stated.devices), *flags.notes,
+    )  # fmt: skip
     return Configured(
-        strategy=strategy, global_batch=flags.whole("global-batch-size", unit), stack="megatron-core",
-        seq=seq, architecture=arch, notes=(*notes, *unread(flags)),
+        strategy=strategy, global_batch=flags.whole("global-batch-size", unit),
+        stack="megatron-deepspeed" if flags.has("deepspeed") else "megatron-core",
+        seq=flags.whole("seq-length", 0) or None,
+        architecture=None if stated.architecture else arch, notes=notes,
     )  # fmt: skip
 
 
+def _degree(flags: Flags, axis: str, default: int) -> int:
+    """A degree of parallelism, also by the names of older releases."""
+    older = {"tensor": "model-parallel-size", "expert": "moe-expert-parallel-size"}.get(axis)
+    name = "context-parallel-size" if axis == "context" else f"{axis}-model-parallel-size"
+    if older and not flags.has(name):
+        return flags.whole(older, default)
+    return flags.whole(name, default)
+
+
+def _micro_batch(flags: Flags) -> int:
+    name = "micro-batch-size" if flags.has("micro-batch-size") else "batch-size"
+    if not flags.has(name):
+        rule = "is missing"
+        raise BadInput(f"{flags.source}: --micro-batch-size", "", rule, "add it, or state --micro-batch N")
+    return flags.whole(name)
+
+
 def _world(flags: Flags) -> int | None:
-    """Devices that torchrun's flags say."""
+    """Devices that the launcher's flags say."""
+    both = Flags(values={**flags.values, **flags.launcher}, source=flags.source)
     try:
-        return flags.whole("nnodes", 1) * flags.whole("nproc-per-node")
+        if both.has("num-gpus"):
+            return both.whole("num-nodes", 1) * both.whole("num-gpus")
+        return both.whole("nnodes", 1) * both.whole("nproc-per-node")
     except BadInput:  # a variable of the script
         return None
 
 
-def _chunks(flags: Flags, pp: int, layers: int | None) -> tuple[int, tuple[str, ...]]:
+def _other_world(flags: Flags, devices: int | None) -> Iterator[str]:
+    world = _world(flags)
+    if devices and world and world != devices:
+        yield f"The text launches {world} processes; the plan is for the {devices} devices of the cluster."
+
+
+def _chunks(flags: Flags, pp: int, layers: int | None) -> int:
     if flags.has("num-virtual-stages-per-pipeline-rank"):
-        return flags.whole("num-virtual-stages-per-pipeline-rank"), ()
+        return flags.whole("num-virtual-stages-per-pipeline-rank")
     if not flags.has("num-layers-per-virtual-pipeline-stage"):
-        return 1, ()
+        return 1
     each = flags.whole("num-layers-per-virtual-pipeline-stage")
     if layers is None or not each or layers % (pp * each):
         rule = "does not divide the layers of a stage, or --num-layers is missing"
         raise BadInput(f"{flags.source}: --num-layers-per-virtual-pipeline-stage", each, rule, "correct it")
-    return layers // (pp * each), ()
+    return layers // (pp * each)
 
 
 def _cp_kind(flags: Flags) -> str:
     kind = flags.word("cp-comm-type", "p2p")
     known = {name: ours for ours, name in CP_TYPES.items()}
-    if kind not in known:
+    if kind not in known or len(flags.values.get("cp-comm-type", ())) > 1:
         raise UnknownName(f"{flags.source}: --cp-comm-type", kind, known)
     return known[kind]
 
 
 def _zero(flags: Flags) -> int:
+    if flags.has("deepspeed"):
+        return deepspeed_stage(flags)
     if flags.has("use-megatron-fsdp") or flags.has("use-custom-fsdp"):
-        name = flags.word("data-parallel-sharding-strategy", "no_shard")
+        if not flags.has("data-parallel-sharding-strategy"):
+            rule = "is missing, and its default differs by release"
+            raise BadInput(f"{flags.source}: --data-parallel-sharding-strategy", "", rule, "add it")
+        name = flags.word("data-parallel-sharding-strategy", "")
         if name not in _STAGES:
             raise UnknownName(f"{flags.source}: --data-parallel-sharding-strategy", name, _STAGES)
         return _STAGES[name]
@@ -97,6 +151,8 @@ def _shard(flags: Flags, ranks: int) -> int:
 def _recompute(flags: Flags) -> str:
     if flags.has("recompute-activations"):
         return "selective"
+    if any(flags.has(name) for name in ("checkpoint-activations", "activations-checkpoint-method")):
+        return "full"  # in older releases
     name = flags.word("recompute-granularity", "none")
     if name not in ("none", "selective", "full"):
         raise UnknownName(f"{flags.source}: --recompute-granularity", name, ("selective", "full"))
@@ -105,17 +161,47 @@ def _recompute(flags: Flags) -> str:
 
 def _layers(flags: Flags) -> int:
     """Layers of a chunk that are recomputed; 0 for all."""
-    block = flags.word("recompute-method", "uniform") == "block" and _recompute(flags) == "full"
-    return flags.whole("recompute-num-layers", 1) if block else 0
+    older = flags.word("activations-checkpoint-method", "uniform")
+    block = flags.word("recompute-method", older) == "block" and _recompute(flags) == "full"
+    name = (
+        "recompute-num-layers" if flags.has("recompute-num-layers") else "activations-checkpoint-num-layers"
+    )
+    return flags.whole(name, 1) if block else 0
 
 
 def _precision(flags: Flags) -> str:
     if flags.has("fp4-format"):
         return "fp4"
-    if flags.has("fp8-format"):
+    if any(flags.has(name) for name in ("fp8-format", "fp8-hybrid", "fp8-e4m3")):
         return "fp8"
     return "bf16" if flags.has("bf16") else "fp16" if flags.has("fp16") else "fp32"
 
 
 def _overlaps(flags: Flags) -> bool:
     return flags.has("overlap-grad-reduce")
+
+
+_USUAL_VALUES = {
+    "moe-token-dispatcher-type": ("alltoall",),
+    "transformer-impl": ("transformer_engine",),
+    "attention-backend": ("flash", "fused", "auto"),
+    "optimizer-offload-fraction": ("1.0", "1"),
+}
+_CHEAP_MODULES = {"core_attn", "layernorm", "moe_act", "mla_up_proj"}
+
+
+def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
+    """What to say of values that are read and are predicted as others."""
+    yield from optimizer_note(flags.word("optimizer", "adam"))
+    odd = [
+        f"--{name} {flags.word(name, '')}"
+        for name, usual in _USUAL_VALUES.items()
+        if flags.has(name) and flags.word(name, "") not in usual
+    ]
+    if strategy.ep > 1 and flags.has("num-experts") and not flags.has("moe-token-dispatcher-type"):
+        odd.append("the default --moe-token-dispatcher-type allgather")
+    modules = [each.shown for each in flags.values.get("recompute-modules", ())]
+    if not {*modules} <= _CHEAP_MODULES:
+        odd.append(f"--recompute-modules {' '.join(modules)}")
+    if odd:
+        yield f"Not considered, and it matters: {', '.join(odd)}."

@@ -2,25 +2,27 @@
 
 import ast
 
-from trainwright.errors import BadInput
-from trainwright.export.reading.words import Flags
+from trainwright.errors import BadInput, UnknownName
+from trainwright.export.reading.launch_flags import Flags
+from trainwright.export.reading.python_text import parse_expression
 from trainwright.model.architecture import Architecture
 
 _WIDTH = 8 / 3  # of a gated ffn whose width is not stated, in hidden sizes: Megatron-LM's own rule
 
 
-def read_model(flags: Flags) -> Architecture:
+def read_model(flags: Flags, vocab: int) -> Architecture:
     """The decoder that the flags describe."""
     hidden, heads = flags.whole("hidden-size"), flags.whole("num-attention-heads")
     grouped = flags.has("group-query-attention")
     qkv, others = _biases(flags)
+    gated = flags.has("swiglu") or flags.has("quick-geglu")
     values: dict[str, object] = {
         "name": "configured", "layers": flags.whole("num-layers"), "hidden": hidden, "heads": heads,
         "kv_heads": flags.whole("num-query-groups", 1) if grouped else heads,
         "head_dim": 0 if flags.has("multi-latent-attention") else flags.whole("kv-channels", 0),
         "ffn": flags.whole("ffn-hidden-size", 0) or _width(hidden, gated=flags.has("swiglu")),
-        "gated": flags.has("swiglu"),
-        "max_seq": flags.whole("seq-length", 2048), "vocab": flags.whole("vocab-size", _PADDED_GPT2),
+        "gated": gated,
+        "max_seq": flags.whole("seq-length", 2048), "vocab": vocab,
         "tied": not flags.has("untie-embeddings-and-output-weights"),
         "dropout": _rate(flags, "hidden-dropout") > 0,
         "norm": "rms" if flags.word("normalization", "LayerNorm") == "RMSNorm" else "layer",
@@ -30,9 +32,6 @@ def read_model(flags: Flags) -> Architecture:
     }  # fmt: skip
     parts = _position(flags) | _window(flags) | _latent(flags) | _experts(flags)
     return Architecture(**(values | parts))  # type: ignore[arg-type]
-
-
-_PADDED_GPT2 = 50304  # of the tokenizer of most of its examples, padded to 128
 
 
 def _width(hidden: int, *, gated: bool) -> int:
@@ -54,8 +53,15 @@ def _biases(flags: Flags) -> tuple[bool, bool]:
     return plain or flags.has("add-qkv-bias"), plain
 
 
+_POSITIONS = ("learned_absolute", "rope", "yarn", "mrope", "none")
+
+
 def _position(flags: Flags) -> dict[str, object]:
     kind = flags.word("position-embedding-type", "learned_absolute")
+    if flags.has("no-position-embedding"):
+        kind = "none"
+    if kind not in _POSITIONS:
+        raise UnknownName(f"{flags.source}: --position-embedding-type", kind, _POSITIONS)
     learned = kind == "learned_absolute" and not flags.has("use-rotary-position-embeddings")
     positions = flags.whole("max-position-embeddings", flags.whole("seq-length", 2048)) if learned else 0
     return {"positions": positions, "rope": not learned and kind != "none"}
@@ -74,7 +80,7 @@ def _latent(flags: Flags) -> dict[str, object]:
     if not flags.has("multi-latent-attention"):
         return {}
     return {
-        "q_lora_rank": flags.whole("q-lora-rank", 0), "kv_lora_rank": flags.whole("kv-lora-rank", 512),
+        "q_lora_rank": flags.whole("q-lora-rank", 0), "kv_lora_rank": flags.whole("kv-lora-rank", 32),
         "qk_nope_dim": flags.whole("qk-head-dim", 128), "qk_rope_dim": flags.whole("qk-pos-emb-head-dim", 64),
         "v_head_dim": flags.whole("v-head-dim", 128),
     }  # fmt: skip
@@ -83,13 +89,17 @@ def _latent(flags: Flags) -> dict[str, object]:
 def _experts(flags: Flags) -> dict[str, object]:
     if not flags.has("num-experts"):
         return {}
+    if len(flags.values["num-experts"]) > 1:
+        rule = "differs by layer, which is not read"
+        raise BadInput(f"{flags.source}: --num-experts", "", rule, "state --model")
     expert = flags.whole("moe-ffn-hidden-size", flags.whole("ffn-hidden-size", 0))
     shared = flags.whole("moe-shared-expert-intermediate-size", 0)
     return {
         "experts": flags.whole("num-experts"), "top_k": flags.whole("moe-router-topk", 2),
         "expert_ffn": expert, "shared_ffn": shared,
         "shared_experts": shared // expert if expert and shared % expert == 0 else int(shared > 0),
-        "shared_gate": flags.has("moe-shared-expert-gate"), **_frequency(flags),
+        "shared_gate": flags.has("moe-shared-expert-gate"),
+        "router_bias": flags.has("moe-router-enable-expert-bias"), **_frequency(flags),
     }  # fmt: skip
 
 
@@ -112,7 +122,7 @@ def _frequency(flags: Flags) -> dict[str, object]:
 def _pattern(text: str, thing: str) -> list[int]:
     """The ones and zeros of a list such as `([0]*3+[1]*58)`."""
     try:
-        found = _evaluate(ast.parse(text, mode="eval").body)
+        found = _evaluate(parse_expression(text))
     except (SyntaxError, ValueError, RecursionError):
         found = 0
     if not isinstance(found, list) or not any(found) or not {*found} <= {0, 1}:
