@@ -35,6 +35,7 @@ class Architecture:
     """
 
     name: str
+    left_out: str = ""  # what of the published model is not in here, in words
     kind: ModelKind = "decoder"
     layers: int  # decoder layers of an encoder-decoder
     hidden: int

@@ -1,7 +1,7 @@
 """Hugging Face configurations of dense decoders."""
 
 from trainwright.errors import BadInput
-from trainwright.model.config_fields import Config, Fields, biased, llama_like, sizes
+from trainwright.model.config_fields import Config, Fields, biased, llama_like, sizes, text_part
 
 
 def gpt2(config: Config) -> Fields:
@@ -51,6 +51,7 @@ def opt(config: Config) -> Fields:
         **biased(config.flag("enable_bias", True)),
         "ffn": config.whole("ffn_dim"),
         "positions": config.whole("max_position_embeddings") + 2,  # the table starts with two padding rows
+        "final_norm": not config.flag("_remove_final_layer_norm", False),
         "tied": config.flag("tie_word_embeddings", True),
         "dropout": config.rate("dropout", 0.1) > 0,
     }
@@ -74,6 +75,7 @@ def falcon(config: Config) -> Fields:
     new = config.flag("new_decoder_architecture", False)
     heads = config.whole("num_attention_heads")
     one_head = config.flag("multi_query", True) and not new
+    config.seen.update(("num_kv_heads", "parallel_attn"))  # without effect in some of its forms
     parallel = new or config.flag("parallel_attn", True)
     norms = config.whole("num_ln_in_parallel_attn", 2 if new else 1)
     return sizes(config, ffn=False) | {
@@ -91,6 +93,7 @@ def falcon(config: Config) -> Fields:
 def mpt(config: Config) -> Fields:
     hidden = config.whole("d_model")
     bias = not config.flag("no_bias", True)
+    _check_mpt_attention(config)
     return biased(bias) | {
         "layers": config.whole("n_layers"),
         "hidden": hidden,
@@ -104,6 +107,25 @@ def mpt(config: Config) -> Fields:
     }
 
 
+def _check_mpt_attention(config: Config) -> None:
+    """Raise unless norms and attention are those of MPT-7B and 30B: many heads, ALiBi, no norms inside."""
+    if "rms" in config.word("norm_type", "layernorm"):
+        rule = "is not modelled"
+        raise BadInput(f"{config.source}: norm_type", config.values["norm_type"], rule, "describe it in TOML")
+    if config.values.get("attn_config") is None:
+        return
+    part = config.part("attn_config")
+    learned = config.flag("learned_pos_emb", True) and not part.flag("alibi", True)
+    kind = part.word("attn_type", "multihead_attention")
+    for name, wrong in (("attn_type", kind != "multihead_attention"), ("qk_ln", part.flag("qk_ln", False))):
+        if wrong:
+            rule = "is not modelled"
+            raise BadInput(f"{part.source}: {name}", part.values[name], rule, "describe the model in TOML")
+    if learned:
+        rule = "is false, and learned positions are not modelled"
+        raise BadInput(f"{part.source}: alibi", False, rule, "describe the model in TOML")
+
+
 def llama(config: Config) -> Fields:
     bias = config.flag("attention_bias", False)
     fields = llama_like(config)
@@ -115,12 +137,23 @@ def mistral(config: Config) -> Fields:
 
 
 def qwen2(config: Config) -> Fields:
-    window = config.whole("sliding_window", 0) if config.flag("use_sliding_window", False) else 0
-    return llama_like(config) | {"qkv_bias": True, "window": window}
+    config.seen.add("attention_bias")  # it has that of queries, keys and values in any case
+    return llama_like(config) | {"qkv_bias": True, "window": qwen_window(config)}
 
 
 def qwen3(config: Config) -> Fields:
-    return llama(config) | {"qk_norm": "head"}
+    return llama(config) | {"qk_norm": "head", "window": qwen_window(config)}
+
+
+def qwen_window(config: Config) -> int:
+    """The window of all layers; layers before `max_window_layers` have none."""
+    window, first = config.whole("sliding_window", 0), config.whole("max_window_layers", 0)
+    if not config.flag("use_sliding_window", False) or first >= config.whole("num_hidden_layers"):
+        return 0
+    if window and first and config.values.get("layer_types") is None:
+        rule = "leaves some layers without a window, which is not modelled"
+        raise BadInput(f"{config.source}: max_window_layers", first, rule, "describe the model in TOML")
+    return window
 
 
 def olmo2(config: Config) -> Fields:
@@ -149,17 +182,17 @@ def gemma3_text(config: Config) -> Fields:
         "head_dim": 256,
     }
     values = defaults | {key: value for key, value in config.values.items() if value is not None}
-    filled = Config(values=values, source=config.source)
+    filled = Config(values=values, source=config.source, seen=config.seen)
     return llama_like(filled, tied=True) | {
         "post_norms": True,
         "qk_norm": "head",
         "window": filled.whole("sliding_window", 1024),
-        "global_every": filled.whole("sliding_window_pattern", 6),
+        "global_every": filled.whole("sliding_window_pattern", filled.whole("_sliding_window_pattern", 6)),
     }
 
 
 def gemma3(config: Config) -> Fields:
-    return gemma3_text(config.part("text_config"))
+    return gemma3_text(text_part(config))
 
 
 def nemotron(config: Config) -> Fields:

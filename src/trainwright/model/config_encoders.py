@@ -1,11 +1,18 @@
 """Hugging Face configurations of encoders, encoder-decoders and vision transformers."""
 
+from collections.abc import Mapping
+
 from trainwright.errors import BadInput
 from trainwright.model.config_fields import Config, Fields, biased, sizes
+from trainwright.model.config_heads import architecture_name
 
 
 def bert(config: Config) -> Fields:
-    """BERT as it is pre-trained: with pooler, next-sentence head and masked-token head."""
+    """BERT as it is pretrained: with a masked-token head, and with pooler and next-sentence head.
+
+    Of `BertForMaskedLM` without the latter.
+    """
+    masked_only = architecture_name(config).endswith("ForMaskedLM")
     return sizes(config) | {
         **biased(),
         "kind": "encoder",
@@ -14,7 +21,7 @@ def bert(config: Config) -> Fields:
         "embedding_norm": True,
         "norm_placement": "post",
         "final_norm": False,
-        "pooler": True,
+        "pooler": not masked_only,
         "mlm_head": True,
         "head_bias": True,
         "tied": config.flag("tie_word_embeddings", True),
@@ -24,6 +31,7 @@ def bert(config: Config) -> Fields:
 
 def t5(config: Config) -> Fields:
     layers = config.whole("num_layers")
+    config.seen.add("num_hidden_layers")  # another name of num_layers
     activation = config.word("feed_forward_proj", "relu")
     return {
         "kind": "encoder_decoder",
@@ -45,6 +53,8 @@ def t5(config: Config) -> Fields:
 def mbart(config: Config) -> Fields:
     heads, ffn = _same(config, "attention_heads"), _same(config, "ffn_dim")
     positions = config.whole("max_position_embeddings")
+    # its own names for what is read, and what every mBART has
+    config.seen.update(("num_hidden_layers", "add_final_layer_norm", "add_bias_logits"))
     return biased() | {
         "kind": "encoder_decoder",
         "layers": config.whole("decoder_layers"),
@@ -64,7 +74,6 @@ def mbart(config: Config) -> Fields:
 def vit(config: Config) -> Fields:
     """A classifier; without labels in the configuration it has ImageNet's thousand classes."""
     image, patch = config.whole("image_size"), config.whole("patch_size")
-    labels = config.values.get("id2label")
     tokens = (image // patch) ** 2 + 1
     return {
         **biased(),
@@ -77,7 +86,7 @@ def vit(config: Config) -> Fields:
         "image_size": image,
         "patch_size": patch,
         "channels": config.whole("num_channels", 3),
-        "classes": len(labels) if labels else config.whole("num_labels", 1000),
+        "classes": _classes(config),
         "positions": tokens,
         "max_seq": tokens,
         "head_bias": True,
@@ -87,8 +96,9 @@ def vit(config: Config) -> Fields:
 
 def swinv2(config: Config) -> Fields:
     """A classifier over windows; every stage halves the image and doubles the width."""
-    labels, ratio = config.values.get("id2label"), config.rate("mlp_ratio", 4.0)
+    ratio = config.rate("mlp_ratio", 4.0)
     depths, heads = config.numbers("depths"), config.numbers("num_heads")
+    config.seen.update(("num_layers", "hidden_size"))  # both follow from depths
     for stage, each in enumerate(heads):
         if each != heads[0] * 2**stage:
             rule = "does not double from stage to stage"
@@ -107,10 +117,20 @@ def swinv2(config: Config) -> Fields:
         "image_size": config.whole("image_size"),
         "patch_size": config.whole("patch_size"),
         "channels": config.whole("num_channels", 3),
-        "classes": len(labels) if labels else config.whole("num_labels", 1000),
+        "classes": _classes(config),
         "head_bias": True,
         "dropout": config.rate("hidden_dropout_prob", 0.0) > 0,
     }
+
+
+def _classes(config: Config) -> int:
+    """Classes that are labelled, or their number; ImageNet's thousand if the configuration has neither."""
+    labels = config.values.get("id2label")
+    if labels is not None and not isinstance(labels, Mapping):
+        raise BadInput(
+            f"{config.source}: id2label", str(labels)[:80], "must be a table of labels", "correct it"
+        )
+    return len(labels) if labels else config.whole("num_labels", 1000)
 
 
 def _same(config: Config, field: str) -> int:

@@ -1,7 +1,8 @@
 """Hugging Face configurations of mixture-of-experts decoders."""
 
-from trainwright.model.config_dense import llama, qwen3
-from trainwright.model.config_fields import PLANNED_SEQ, Config, Fields, llama_like
+from trainwright.errors import BadInput
+from trainwright.model.config_dense import llama, qwen3, qwen_window
+from trainwright.model.config_fields import PLANNED_SEQ, Config, Fields, llama_like, text_part
 
 
 def mixtral(config: Config) -> Fields:
@@ -15,6 +16,8 @@ def mixtral(config: Config) -> Fields:
 def dbrx(config: Config) -> Fields:
     """Layer norms without bias; sizes of attention and experts in parts of their own."""
     attention, ffn = config.part("attn_config"), config.part("ffn_config")
+    config.seen.add("num_key_value_heads")  # of which attn_config has the number
+    ffn.seen.add("hidden_size")  # as d_model
     return {
         "layers": config.whole("n_layers"),
         "hidden": config.whole("d_model"),
@@ -34,19 +37,32 @@ def dbrx(config: Config) -> Fields:
 
 def qwen2_moe(config: Config) -> Fields:
     return llama_like(config) | {
-        **_routed(config, "num_experts"),
-        "qkv_bias": True,
+        **_routed(config, "num_experts", "num_local_experts"),
+        "qkv_bias": config.flag("qkv_bias", True),
         "shared_ffn": config.whole("shared_expert_intermediate_size"),
         "shared_gate": True,
-        "moe_every": config.whole("decoder_sparse_step", 1),
+        "window": qwen_window(config),
+        **_sparse_layers(config),
     }
 
 
 def qwen3_moe(config: Config) -> Fields:
     return qwen3(config) | {
-        **_routed(config, "num_experts"),
-        "moe_every": config.whole("decoder_sparse_step", 1),
+        **_routed(config, "num_experts", "num_local_experts"),
+        **_sparse_layers(config),
     }
+
+
+def _sparse_layers(config: Config) -> Fields:
+    """Which layers have experts: every nth, but not the first ones that `mlp_only_layers` lists."""
+    dense = config.values.get("mlp_only_layers") or []
+    config.seen.add("mlp_only_layers")
+    every = config.whole("decoder_sparse_step", 1)
+    if dense and (not isinstance(dense, list) or every > 1 or dense != [*range(len(dense))]):
+        rule = "lists other layers than the first"
+        thing = f"{config.source}: mlp_only_layers"
+        raise BadInput(thing, str(dense)[:80], rule, "describe the model in TOML")
+    return {"moe_every": every, "first_dense": len(dense) if dense else 0}
 
 
 def deepseek_v2(config: Config) -> Fields:
@@ -89,6 +105,7 @@ def gpt_oss(config: Config) -> Fields:
 
 def llama4_text(config: Config) -> Fields:
     """Chunked attention counts as a window of one chunk."""
+    _check_moe_layers(config)
     return llama_like(config) | {
         "ffn": config.whole("intermediate_size_mlp"),
         "experts": config.whole("num_local_experts"),
@@ -101,8 +118,18 @@ def llama4_text(config: Config) -> Fields:
     }
 
 
+def _check_moe_layers(config: Config) -> None:
+    """Raise if `moe_layers` lists other layers than every nth."""
+    config.seen.add("moe_layers")
+    listed, every = config.values.get("moe_layers"), config.whole("interleave_moe_layer_step", 1)
+    layers = config.whole("num_hidden_layers")
+    if listed is not None and listed != [at for at in range(layers) if every and (at + 1) % every == 0]:
+        rule = "lists other layers than every nth of interleave_moe_layer_step"
+        raise BadInput(f"{config.source}: moe_layers", str(listed)[:80], rule, "describe the model in TOML")
+
+
 def llama4(config: Config) -> Fields:
-    return llama4_text(config.part("text_config"))
+    return llama4_text(text_part(config))
 
 
 def grok_1(config: Config) -> Fields:
@@ -113,9 +140,10 @@ def grok_1(config: Config) -> Fields:
     }
 
 
-def _routed(config: Config, count: str) -> Fields:
+def _routed(config: Config, *counts: str) -> Fields:
+    config.seen.update(counts)
     return {
-        "experts": config.whole(count),
+        "experts": config.first(*counts),
         "top_k": config.whole("num_experts_per_tok"),
         "expert_ffn": config.whole("moe_intermediate_size"),
     }

@@ -9,9 +9,11 @@ Kind = Literal[
     "matmul", "grouped_matmul", "product", "attention", "norm", "elementwise", "gather", "loss", "permute"
 ]  # fmt: skip
 Region = Literal["sequence", "attention", "ffn", "experts", "shared", "vocab", "tables"]
-Element = Literal["activation", "fp32", "mask", "index"]
+Element = Literal["activation", "fp32", "mask", "index", "no_gradient"]
+NO_GRADIENT = frozenset({"mask", "index", "no_gradient"})  # values that no gradient is computed of
 
-# Bytes per element by role; "activation" is the compute dtype of the run (2 for bf16/fp16, 4 for fp32).
+# Bytes per element by role; "activation" is the compute dtype of the run (2 for bf16/fp16, 4 for fp32), and
+# "no_gradient" a number of that dtype that is made from indices or constants alone.
 ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "mask": 1, "index": 4}
 
 
@@ -37,6 +39,9 @@ class Op:
     the reader's names for the producer's, position by position: keys are read over `seq_kv`.
     A `sparse` gather sums `pooling` rows of each table; its backward updates just those rows, in place.
     `frozen` are dims that are never split, because the operator mixes them in a way of its own.
+    `serves` names, for inputs and weights of an operator with several results, the results made from each;
+    `served_results` reads it.
+    A loss with `contracted` dims is the cross entropy of each answer; one without is a number as it is.
     """
 
     name: str
@@ -52,6 +57,9 @@ class Op:
     causal: bool = True  # attention only
     frozen: tuple[str, ...] = ()
     sparse: bool = False  # gathers only
+    serves: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    share: float | None = None  # losses only: what its mean counts; None: all answers of all losses alike
+    smoothing: float = 0.0  # losses only: the probability that is spread over all classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,25 @@ class Graph:
     tied: frozenset[str] = frozenset()  # names of weights that appear twice but are stored once
     passes: int = 1
     inputs: frozenset[str] = frozenset()
+
+
+def served_results(op: Op, name: str) -> tuple[Tensor, ...]:
+    """The results that an input or weight goes into.
+
+    Where the operator does not say, a weight named like a result (`q.weight`, `q.out`) serves that result,
+    and any other tensor serves them all.
+    """
+    results = (op.output, *op.extra_outputs)
+    stated = dict(op.serves).get(name)
+    if stated is not None:
+        return tuple(each for each in results if each.name in stated)
+    stem = name.rpartition(".")[0]
+    return tuple(each for each in results if each.name.removesuffix(".out") == stem) or results
+
+
+def trained_weights(op: Op) -> tuple[Tensor, ...]:
+    """The weights of an operator that are trained; others are frozen, or no loss depends on them."""
+    return tuple(weight for weight in op.weights if weight.element not in NO_GRADIENT)
 
 
 def is_layer(block: Block) -> bool:

@@ -45,13 +45,13 @@ def load_model(text: str) -> Architecture:
         return _load_config(path)
     if path.suffix == ".toml":
         entry = parse_entry(_toml(path), path.stem, source=str(path))
-        return _checked(entry.architecture, str(path))
+        return check_sizes(entry.architecture, str(path))
     if _is_file(path / "config.json"):
         return _load_config(path / "config.json")
     return load_entry(text).architecture
 
 
-def _checked(architecture: Architecture, source: str) -> Architecture:
+def check_sizes(architecture: Architecture, source: str) -> Architecture:
     """The architecture, if no size of it is beyond all reason."""
     for name in _FIELDS:
         value = getattr(architecture, name)
@@ -124,7 +124,7 @@ def _load_config(path: Path) -> Architecture:
     if not isinstance(config, dict):
         raise BadInput("model file", str(path), "is not a JSON object", "use a model's config.json")
     name = path.parent.name if path.stem == "config" else path.stem
-    return _checked(parse_config(config, name, source=str(path)), str(path))
+    return check_sizes(parse_config(config, name, source=str(path)), str(path))
 
 
 def _toml(path: Path) -> dict[str, Any]:

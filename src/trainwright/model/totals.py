@@ -68,7 +68,7 @@ def saved_tensors(block: Block) -> tuple[Tensor, ...]:
 
 def saved_bytes(block: Block, sizes: Mapping[str, int], activation_bytes: int = 2) -> int:
     """Bytes that one block keeps for its backward, at the sizes of every dim and without recomputation."""
-    widths = {**ELEMENT_BYTES, "activation": activation_bytes}
+    widths = {**ELEMENT_BYTES, "activation": activation_bytes, "no_gradient": activation_bytes}
     return sum(widths[tensor.element] * elements(tensor, sizes) for tensor in saved_tensors(block))
 
 

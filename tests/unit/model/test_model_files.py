@@ -70,7 +70,7 @@ def test_a_bad_toml_file_is_named_with_the_rule(tmp_path: Path, text: str, messa
         ("{", r'config.json": is not JSON, line 1'),
         ("[]", r'config.json": is not a JSON object'),
         ("{}", r'config.json: field "model_type": is missing'),
-        ('{"model_type": "lama"}', r'model_type "lama": no such name; did you mean "llama"'),
+        ('{"model_type": "lama"}', r'model_type "lama": is no family that is read; did you mean "llama"'),
         ('{"model_type": "llama"}', r'config.json: field "num_hidden_layers": is missing'),
     ],
 )
