@@ -1,6 +1,5 @@
 """What processes of a pool do to try training algorithms."""
 
-import argparse
 import ctypes
 import gc
 import os
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.learning import Learning
@@ -19,7 +19,7 @@ from trainwright.algorithm.talk import converse, converse_together
 from trainwright.algorithm.teacher import build_task, teach
 from trainwright.algorithm.train import Order, Task, train_here
 from trainwright.algorithm.transformer import Transformer
-from trainwright.cli.run import add_arguments
+from trainwright.cli.command_parser import parse_command
 from trainwright.cli.run_algorithm import parse_job
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.regroup import Memory, recall, regroup
@@ -98,10 +98,11 @@ def _given() -> int:
 
 
 def _living() -> int:
+    """Bytes of all tensors; those of an earlier trace have none."""
     storages = {
         each.untyped_storage().data_ptr(): each.untyped_storage().nbytes()
         for each in gc.get_objects()
-        if isinstance(each, torch.Tensor)
+        if isinstance(each, torch.Tensor) and not isinstance(each, FakeTensor)
     }
     return sum(storages.values())
 
@@ -158,7 +159,5 @@ def _unscaled(member: Any) -> Any:
 
 def job_of(text: str, path: str) -> Job:
     """A run of five workers and twelve steps, as the command line understands it."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     words = [path, "dp5", "--algorithm", text, "--steps", "12", "--batch", "20", "--seq", "8"]
-    return parse_job(parser.parse_args(words))
+    return parse_job(parse_command("run", words, asked="run"))

@@ -13,7 +13,7 @@ def pool() -> Iterator[Callable[[int], Pool]]:
         made: dict[int, Pool] = {}
 
         def of(count: int) -> Pool:
-            if count not in made or made[count].broken:
+            if count not in made or made[count].broken or not made[count].alive:
                 made[count] = stack.enter_context(open_pool(count))
             return made[count]
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,8 @@ positions = 32
 norm = "layer"
 """
 COMMAND = ("-m", "trainwright.cli.main", "run", "--seq", "16")
-LIMIT_S = 400
+HELD = ("-m", "tests.runtime.held_run", "run", "--seq", "16")  # waits where `hold` says
+LIMIT_S = 500
 
 
 def environment() -> dict[str, str]:
@@ -94,6 +95,28 @@ def start(*arguments: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     return _popen([*before, sys.executable, *COMMAND, *arguments])
 
 
+def start_held(*arguments: str) -> subprocess.Popen[str]:
+    """`trainwright run`, which waits where `hold` says."""
+    return _popen([sys.executable, *HELD, *arguments])
+
+
+def hold_file(path: Path) -> Path:
+    """The file that holds a run that writes to a path."""
+    return path.with_name(path.name + ".hold")
+
+
+def hold(path: Path, step: int = 0) -> None:
+    """Have a run that writes metrics to a path wait after a step, or one that writes checkpoints there."""
+    unnamed = path.with_name(path.name + ".hold-next")
+    unnamed.write_text(str(step))
+    unnamed.rename(hold_file(path))
+
+
+def release(path: Path) -> None:
+    """Let a run go on that was held by a path."""
+    hold_file(path).unlink()
+
+
 def finish(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     """A run that has ended by itself."""
     try:
@@ -128,6 +151,12 @@ def wait_for_step(process: subprocess.Popen[str], metrics: Path, step: int) -> N
     end_s = time.monotonic() + LIMIT_S
     while steps_taken(metrics) < step and process.poll() is None:
         assert time.monotonic() < end_s, f"step {step} is not reached"
+        time.sleep(0.01)
+
+
+def wait_until(process: subprocess.Popen[str], met: Callable[[], bool]) -> None:
+    """Return once something is so, or the run has ended."""
+    while not met() and process.poll() is None:
         time.sleep(0.01)
 
 
@@ -178,7 +207,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
         return
 
 
-def wait_until_gone(pids: Sequence[int], limit_s: float = 60.0) -> bool:
+def wait_until_gone(pids: Sequence[int], limit_s: float = LIMIT_S) -> bool:
     """Whether all of some processes have ended in time."""
     end_s = time.monotonic() + limit_s
     while any(Path(f"/proc/{pid}").exists() for pid in pids):

@@ -49,6 +49,27 @@ def masked() -> Masked:
     return Masked()
 
 
+class Sorted(nn.Module):
+    """Tokens of all samples in the order of a score: an operation that is kept whole, for its samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(256, 32), nn.Linear(32, 256)
+        self.inner, self.score = nn.Linear(32, 32), nn.Linear(32, 1)
+
+    def forward(self, idx: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(idx)
+        rows = x.flatten(0, 1)
+        order = self.score(rows).squeeze(-1).argsort()
+        made = torch.zeros_like(rows).index_put((order,), self.inner(rows[order]).relu())
+        return self.head(x + made.view_as(x))  # type: ignore[no-any-return]
+
+
+def sorting() -> Sorted:
+    """A module with an operator that holds for one number of samples only."""
+    return Sorted()
+
+
 def llama() -> nn.Module:
     """Hugging Face's Llama, which compares with labels one place ahead."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -84,6 +105,20 @@ class Branching(Table):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         found = super().forward(tokens)
         return found if found.sum() > 0 else -found
+
+
+class Counting(Table):
+    """A frozen table with a trained layer after it, and a penalty divided by the number of samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows.requires_grad_(False)
+        self.head = nn.Linear(256, 256)
+
+    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        logits = self.head(super().forward(tokens))
+        penalty = 1e-4 * logits.square().sum() / tokens.shape[0]
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1) + penalty
 
 
 class Likelihood(Table):
@@ -122,8 +157,10 @@ def nothing() -> None:
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]  # from tokens and the next ones
 LOSSES: Mapping[str, Loss] = {
     "gpt": lambda module, tokens, after: F.cross_entropy(module(tokens).flatten(0, 1), after.flatten()),
+    "sorting": lambda module, tokens, after: F.cross_entropy(module(tokens).flatten(0, 1), after.flatten()),
     "masked": lambda module, tokens, after: module(tokens, after)[1],
     "llama": lambda module, tokens, after: module(tokens, labels=tokens).loss,
+    "Counting": lambda module, tokens, after: module(tokens, after),
 }
 
 

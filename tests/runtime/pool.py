@@ -16,6 +16,7 @@ from typing import Any
 
 _PATIENCE = timedelta(seconds=600 if os.environ.get("THOROUGH") else 120)
 _START_S = 300.0  # until all processes are there
+_END_S = 30.0  # until a killed process is gone
 # What processes are forked with, so that each need not import it again; it takes half as long as a case.
 _IMPORTED = ["tests.runtime.equality", *(["transformers"] if find_spec("transformers") else [])]
 
@@ -28,6 +29,11 @@ class Pool:
     pipes: list[Connection]
     broken: str = ""
 
+    @property
+    def alive(self) -> bool:
+        """Whether no process was ended, as those that a failing test started are."""
+        return all(process.is_alive() for process in self.processes)
+
     def run(self, work: Callable[..., Any], *arguments: object) -> list[Any]:
         """What a function returns in each process; it is called as `work(rank, *arguments)`."""
         assert not self.broken, f"an earlier case broke the pool: {self.broken}"
@@ -38,7 +44,11 @@ class Pool:
             if not pipe.poll(2 * _PATIENCE.total_seconds()):
                 self.broken = f"process {rank} does not answer"
                 raise AssertionError(self.broken)
-            answers.append(pipe.recv())
+            try:
+                answers.append(pipe.recv())
+            except (EOFError, OSError):
+                self.broken = f"process {rank} has ended"
+                raise AssertionError(self.broken) from None
         failed = [(rank, text) for rank, (done, text) in enumerate(answers) if not done]
         if failed:
             # What went wrong first, not the others' complaint that one of them is gone.
@@ -71,7 +81,7 @@ def open_pool(count: int) -> Iterator[Pool]:
         finally:
             for process in processes:
                 process.kill()
-                process.join()
+                process.join(_END_S)
 
 
 def _serve(rank: int, count: int, store: str, pipe: Connection) -> None:

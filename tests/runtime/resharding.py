@@ -75,9 +75,7 @@ def check(shelf: Path, first: int, texts: Sequence[str]) -> None:
             take(trainer, plan, 3)
         else:
             before = Checkpoints(shelf=shelf / str(number - 1), trainer=trainer, note=note)
-            kept = before.latest()
-            assert kept is not None
-            before.load(kept)
+            assert before.resume(lambda kept: None) is not None
         Checkpoints(shelf=shelf / str(number), trainer=trainer, note=note).save()
         loss = take(trainer, plan, 1)[0]
         if dist.get_rank() == 0:

@@ -1,3 +1,4 @@
+import os
 import random
 import signal
 from pathlib import Path
@@ -9,7 +10,9 @@ pytest.importorskip("torch", reason="needs torch")
 from tests.runtime import launching as launched
 from trainwright.runtime.shelf import kept_checkpoints
 
+pytestmark = pytest.mark.timeout(1200)  # several runs follow each other
 STEPS = 60
+KILLS = 10 if os.environ.get("THOROUGH") else 4
 
 
 def arguments(directory: Path, name: str, plan: str = "dp2", steps: int = STEPS) -> list[str]:
@@ -31,21 +34,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, flo
     return found
 
 
-def test_ten_killed_processes_leave_no_trace_in_the_losses(
+def test_killed_processes_leave_no_trace_in_the_losses(
     tmp_path: Path, undisturbed: list[tuple[int, float]]
 ) -> None:
     chosen = random.Random(1)
     metrics = tmp_path / "killed.jsonl"
-    process = launched.start(*arguments(tmp_path, "killed"), "--restarts", "10")
-    for step in sorted(chosen.sample(range(1, STEPS - 2), 10)):
+    steps = sorted(chosen.sample(range(1, STEPS - 2), KILLS))
+    launched.hold(metrics, steps[0])
+    process = launched.start_held(*arguments(tmp_path, "killed"), "--restarts", str(KILLS))
+    for step, following in zip(steps, [*steps[1:], STEPS + 1], strict=True):
         launched.wait_for_step(process, metrics, step)
         before = launched.ranks_of(process)
         victim = chosen.choice(before)
         launched.kill(victim)
+        launched.hold(metrics, following)
         assert launched.wait_until_gone(before)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
-    assert result.stderr.count("(SIGKILL) was killed; going on with 2") == 10
+    assert result.stderr.count("(SIGKILL) was killed; going on with 2") == KILLS
     assert launched.losses(metrics) == undisturbed
 
 
@@ -53,10 +59,12 @@ def test_processes_save_and_end_when_their_launcher_is_killed(
     tmp_path: Path, undisturbed: list[tuple[int, float]]
 ) -> None:
     metrics = tmp_path / "orphans.jsonl"
-    process = launched.start(*arguments(tmp_path, "orphans"))
+    launched.hold(metrics, 10)
+    process = launched.start_held(*arguments(tmp_path, "orphans"))
     launched.wait_for_step(process, metrics, 10)
     ranks = launched.ranks_of(process)
     launched.kill(process.pid)
+    launched.release(metrics)
     assert launched.wait_until_gone(ranks)
     reached = launched.steps_taken(metrics)
     assert kept_checkpoints(tmp_path / "orphans")[-1].step == reached < STEPS
@@ -67,10 +75,12 @@ def test_processes_save_and_end_when_their_launcher_is_killed(
 
 def test_torchrun_starts_killed_processes_again(tmp_path: Path, undisturbed: list[tuple[int, float]]) -> None:
     metrics = tmp_path / "again.jsonl"
-    command = ("--max-restarts=1", *launched.COMMAND, *arguments(tmp_path, "again"))
+    command = ("--max-restarts=1", *launched.HELD, *arguments(tmp_path, "again"))
+    launched.hold(metrics, 10)
     process = launched.start_torchrun(2, *command)
     launched.wait_for_step(process, metrics, 10)
     launched.kill(max(launched.children(process.pid)))
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("goes on after step") == 1
@@ -79,7 +89,8 @@ def test_torchrun_starts_killed_processes_again(tmp_path: Path, undisturbed: lis
 
 def test_notice_is_time_for_a_checkpoint(tmp_path: Path, undisturbed: list[tuple[int, float]]) -> None:
     metrics = tmp_path / "notice.jsonl"
-    process = launched.start(*arguments(tmp_path, "notice"))
+    launched.hold(metrics, 10)
+    process = launched.start_held(*arguments(tmp_path, "notice"))
     launched.wait_for_step(process, metrics, 10)
     launched.kill(process.pid, signal.SIGTERM)
     result = launched.finish(process)
@@ -96,20 +107,22 @@ def test_a_checkpoint_that_is_interrupted_is_never_loaded(
     tmp_path: Path, undisturbed: list[tuple[int, float]]
 ) -> None:
     shelf, metrics = tmp_path / "torn", tmp_path / "torn.jsonl"
-    unfinished: list[Path] = []
-    while not unfinished and launched.steps_taken(metrics) < STEPS - 3:
-        process = launched.start(*arguments(tmp_path, "torn"), "--restarts", "0", "--resume")
-        launched.wait_for_step(process, metrics, launched.steps_taken(metrics) + 4)
-        while not list(shelf.glob(".writing-*")) and process.poll() is None:
-            pass
-        ranks = launched.ranks_of(process)
-        launched.kill(ranks[0])
-        assert launched.wait_until_gone(ranks)
-        assert launched.finish(process).returncode == 75
-        unfinished = list(shelf.glob(".writing-*"))
-    (torn,) = unfinished
+    launched.hold(metrics, 5)  # after the first checkpoint, before the second
+    process = launched.start_held(*arguments(tmp_path, "torn"), "--restarts", "0")
+    launched.wait_for_step(process, metrics, 5)
+    ranks = launched.ranks_of(process)
+    launched.hold(shelf)
+    launched.release(metrics)
+    launched.wait_until(process, lambda: bool(list(shelf.glob(".writing-*"))))
+    for rank in ranks:
+        launched.kill(rank)
+    assert launched.wait_until_gone(ranks)
+    assert launched.finish(process).returncode == 75
+    launched.release(shelf)
+    (torn,) = shelf.glob(".writing-*")
     whole = [each.step for each in kept_checkpoints(shelf)]
-    assert torn.name.split("-")[1] == f"{whole[-1] + 3:08d}"  # the next one, which has no name yet
+    assert whole == [3]
+    assert torn.name.split("-")[1] == f"{6:08d}"  # the next one, which has no name yet
     result = launched.run(*arguments(tmp_path, "torn"), "--resume")
     assert f"goes on after step {whole[-1]}" in result.stdout
     assert not torn.exists()
@@ -132,9 +145,11 @@ def test_fewer_processes_go_on_under_another_plan(
     tmp_path: Path, undisturbed: list[tuple[int, float]]
 ) -> None:
     metrics = tmp_path / "fewer.jsonl"
-    process = launched.start(*arguments(tmp_path, "fewer", plan="dp4"), "--elastic")
+    launched.hold(metrics, 8)
+    process = launched.start_held(*arguments(tmp_path, "fewer", plan="dp4"), "--elastic")
     launched.wait_for_step(process, metrics, 8)
     launched.kill(launched.ranks_of(process)[2])
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "going on with 2 processes" in result.stderr  # no strategy has 3 for a batch of 8
@@ -146,12 +161,14 @@ def test_a_machine_that_torchrun_loses_leaves_the_others_to_go_on(
     tmp_path: Path, undisturbed: list[tuple[int, float]]
 ) -> None:
     metrics = tmp_path / "machines.jsonl"
-    command = (*launched.COMMAND, *arguments(tmp_path, "machines"), "--elastic")
+    command = (*launched.HELD, *arguments(tmp_path, "machines"), "--elastic")
+    launched.hold(metrics, 8)
     first, second = launched.start_nodes(2, *command)
     launched.wait_for_step(first, metrics, 8)
     (lost,) = launched.children(second.pid)
     for pid in (second.pid, lost):
         launched.kill(pid)
+    launched.release(metrics)
     launched.finish(second)
     result = launched.finish(first)
     assert result.returncode == 0, result.stderr

@@ -100,6 +100,18 @@ def test_it_may_have_a_loss_and_buffers_of_its_own_and_begin_with_a_file(tmp_pat
     own.build("masked").load_state_dict(state)
 
 
+@pytest.mark.parametrize("plan", ["dp2 mb2", "tp2 mb4"])
+def test_operators_kept_whole_are_traced_for_the_samples_of_the_plan(tmp_path: Path, plan: str) -> None:
+    expected = own.plain_losses("sorting", own.build("sorting"))
+    run(f"{FILE}:sorting", *plan.split(), *OPTIONS, "--metrics", str(tmp_path / "losses.jsonl"))
+    assert found_losses(tmp_path / "losses.jsonl") == pytest.approx(expected, abs=1e-5)
+
+
+def test_operators_kept_whole_need_two_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{FILE}:sorting", "tp2", "mb1", *OPTIONS]) == 1
+    assert "micro batch 1: Sorted needs two samples or more" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("precision", "within"), [("fp32", 1e-5), ("bf16", 0.02)])
 def test_a_hugging_face_model_has_the_losses_of_its_labels(
     tmp_path: Path, precision: str, within: float
@@ -109,6 +121,16 @@ def test_a_hugging_face_model_has_the_losses_of_its_labels(
     run(f"{FILE}:llama", "tp2", "mb2", precision, *OPTIONS, "--metrics", str(metrics))
     expected = own.plain_losses("llama", own.build("llama"))
     assert found_losses(metrics) == pytest.approx(expected, abs=within)
+
+
+def test_a_module_that_counts_its_samples_is_traced_for_those_of_the_plan(tmp_path: Path) -> None:
+    metrics, end = tmp_path / "counting.jsonl", tmp_path / "end.safetensors"
+    run(f"{FILE}:Counting", "dp2", "mb2", *OPTIONS, "--metrics", str(metrics), "--export", str(end))
+    expected = own.plain_losses("Counting", own.build("Counting"))
+    assert found_losses(metrics) == pytest.approx(expected, abs=1e-5)
+    safetensors = pytest.importorskip("safetensors.torch", reason="needs safetensors")
+    rows = safetensors.load_file(end)["rows.weight"]
+    assert torch.equal(rows, own.build("Counting").rows.weight)  # frozen
 
 
 def test_nothing_is_dropped_in_an_evaluation(tmp_path: Path) -> None:
@@ -132,12 +154,14 @@ def test_nothing_is_dropped_in_an_evaluation(tmp_path: Path) -> None:
 
 def test_fewer_processes_go_on_with_it(tmp_path: Path) -> None:
     metrics = tmp_path / "fewer.jsonl"
-    process = launched.start(
+    launched.hold(metrics, 3)
+    process = launched.start_held(
         f"{FILE}:gpt", "dp2", "--steps", "20", "--rate", str(own.RATE), "--every", "2",
         "--checkpoint", str(tmp_path / "kept"), "--metrics", str(metrics), "--elastic",
     )  # fmt: skip
     launched.wait_for_step(process, metrics, 3)
     launched.kill(launched.ranks_of(process)[1])
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "going on with 1 processes" in result.stderr
@@ -154,10 +178,10 @@ ERRORS = {
     f"{FILE}:number": "is of type int, and cannot be called",
     f"{FILE}:raising": "the factory raises ValueError: no such size (own_modules.py, line ",
     f"{FILE}:nothing": "the factory returns NoneType, and not a torch.nn.Module; return the module",
-    f"{FILE}:frozen": "rows.weight is frozen, and a run trains every weight",
+    f"{FILE}:frozen": "all of its weights are frozen, or its loss uses none; let some require a gradient",
     f"{FILE}:Pooled": 'module "Pooled": returns result [2, 256], not logits [batch, seq, vocab]',
     f"{FILE}:Branching": 'module "Branching": PyTorch cannot export it (',
-    f"{FILE}:Likelihood": "its loss is made of 0 cross entropies, and not of one",
+    f"{FILE}:Likelihood": "its loss has no plain cross entropy, and a token file has next tokens only",
     f"{FILE}:Behind": "neither the label there nor the next one",
     f"{FILE}:narrow": "has a vocabulary of 256, and the model one of 100",
 }

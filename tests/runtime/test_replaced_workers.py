@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from tests.runtime import launching as launched
 from trainwright.runtime.shelf import kept_checkpoints
 
+pytestmark = pytest.mark.timeout(1200)  # several runs follow each other
 STEPS = 64
 ALGORITHMS = {
     "ist": "ist every=4 coverage=0.5",
@@ -33,25 +33,19 @@ def arguments(directory: Path, name: str, algorithm: str, workers: int = 4, step
     return launched.apart(directory, name, algorithm, workers, steps)
 
 
-def wait_until(process: "launched.subprocess.Popen[str]", met: Callable[[], bool]) -> None:
-    """Return once something is so, or the run has ended."""
-    while not met() and process.poll() is None:
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("name", TRIED)
 def test_a_worker_that_is_killed_is_replaced_at_a_meeting(name: str, tmp_path: Path) -> None:
     calm = launched.run(*arguments(tmp_path, "calm", ALGORITHMS[name]))
     assert calm.returncode == 0, calm.stderr
     metrics = tmp_path / "killed.jsonl"
-    process = launched.start(*arguments(tmp_path, "killed", ALGORITHMS[name]))
+    launched.hold(metrics, 8)
+    process = launched.start_held(*arguments(tmp_path, "killed", ALGORITHMS[name]))
     launched.wait_for_step(process, metrics, 8)
-    first, victim, *_ = launched.ranks_of(process)
+    victim = launched.ranks_of(process)[1]
     launched.kill(victim)
-    wait_until(process, lambda: launched.worker_counts(metrics) == [4, 3])
-    launched.kill(first, signal.SIGSTOP)  # so that the run is not over before another worker is up
+    launched.hold(metrics, 20)  # with those that are left, until another worker is up
     said = launched.wait_for_words(process, "worker 1 is back; 4 of 4")
-    launched.kill(first, signal.SIGCONT)
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, said + result.stderr
     assert "(SIGKILL); going on with 3 of 4 workers" in said
@@ -81,9 +75,11 @@ def _check_last_checkpoint(shelf: Path) -> None:
 
 def test_notice_ends_a_run_while_a_worker_is_being_replaced(tmp_path: Path) -> None:
     metrics = tmp_path / "noticed.jsonl"
-    process = launched.start(*arguments(tmp_path, "noticed", ALGORITHMS["diloco"], workers=3, steps=200))
+    launched.hold(metrics, 8)
+    process = launched.start_held(*arguments(tmp_path, "noticed", ALGORITHMS["diloco"], workers=3, steps=200))
     launched.wait_for_step(process, metrics, 8)
     launched.kill(launched.ranks_of(process)[1])
+    launched.hold(metrics, 24)
     said = launched.wait_for_words(process, "going on with 2 of 3")
     ranks = launched.ranks_of(process)
     launched.kill(process.pid, signal.SIGTERM)
@@ -114,9 +110,11 @@ def test_workers_that_are_killed_at_any_time_are_replaced(name: str, tmp_path: P
 def test_a_worker_that_stalls_is_replaced(tmp_path: Path) -> None:
     metrics = tmp_path / "stalled.jsonl"
     given = arguments(tmp_path, "stalled", ALGORITHMS["ist"], workers=3)
-    process = launched.start(*given, *SOON)
+    launched.hold(metrics, 8)
+    process = launched.start_held(*given, *SOON)
     launched.wait_for_step(process, metrics, 8)
     launched.kill(launched.ranks_of(process)[1], signal.SIGSTOP)
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "did not answer the others for 8 s" in result.stderr
@@ -130,9 +128,12 @@ def test_all_start_again_where_one_stalls_that_others_cannot_do_without(tmp_path
     calm = launched.run(*arguments(tmp_path, "calm", "ef21", workers=2, steps=24))
     assert calm.returncode == 0, calm.stderr
     given = arguments(tmp_path, "stalled", "ef21", workers=2, steps=24)
-    process = launched.start(*given, *SOON)
-    launched.wait_for_step(process, tmp_path / "stalled.jsonl", 8)
+    metrics = tmp_path / "stalled.jsonl"
+    launched.hold(metrics, 8)
+    process = launched.start_held(*given, *SOON)
+    launched.wait_for_step(process, metrics, 8)
     launched.kill(launched.ranks_of(process)[0], signal.SIGSTOP)
+    launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "waited for another in vain; starting all 2 again" in result.stderr

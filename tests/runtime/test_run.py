@@ -116,6 +116,13 @@ def test_options_that_cannot_be_are_refused(tmp_path: Path, capsys: pytest.Captu
         ("dp2", "--rate", "fast"): "is no number of 0 or more",
         ("dp2", "--schedule", "odd"): "use constant, cosine or linear",
         ("dp2", "--resume"): "state --checkpoint",
+        (
+            "dp2",
+            "--keep",
+            "1",
+            "--checkpoint",
+            "kept",
+        ): "leaves none to use where the last checkpoint is damaged; keep 2 or more",
         ("dp2", "--export", "end.bin"): "name it .safetensors or .pt",
         ("zero-3",): "state --processes",
         ("",): "is empty",

@@ -13,7 +13,7 @@ PHASES = {
     "W": "backward of weights only, after I",
     "N": "forward without gradient, for recycling",
 }
-_WORD = re.compile(rf"([{''.join(PHASES)}])(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
+_WORD = re.compile(rf"([{''.join(PHASES)}])(\d{{1,9}})\.(\d{{1,9}})(?:\.(\d{{1,9}}))?", re.ASCII)
 
 
 class Action(NamedTuple):

@@ -241,5 +241,6 @@ def _memory_transforms(
         yield Offload(ops="*", what="optimizer")
     if strategy.offload in ("activations", "both"):
         yield Offload(ops=blocks, what="activations")
-    if strategy.cp > 1 and strategy.cp_kind == "ring":
+    attends = any(each.op.kind == "attention" for each in instances)  # products and a softmax do not
+    if strategy.cp > 1 and strategy.cp_kind == "ring" and attends:
         yield Stream(ops="*/%attention")

@@ -34,7 +34,7 @@ def effect(op: Op, dim: str) -> Effect:
     Frozen are dims that the operator mixes in a way that is not a sum: the keys of a softmax, the width of a
     norm. A loss over a split vocabulary sums its statistics; a norm over all heads does too.
     """
-    if dim in op.frozen or (op.kind == "attention" and dim in op.contracted):
+    if _is_frozen(op, dim) or (op.kind == "attention" and dim in op.contracted):
         return "frozen"
     if split_dim(op, op.output, dim) is not None:
         mixed = op.kind == "norm" and any(dim in weight.dims for weight in op.weights)
@@ -42,6 +42,12 @@ def effect(op: Op, dim: str) -> Effect:
     if dim in op.contracted or (op.kind == "gather" and any(dim in weight.dims for weight in op.weights)):
         return "sums"
     return "frozen" if dim in _dims(op) else "absent"
+
+
+def _is_frozen(op: Op, dim: str) -> bool:
+    """Whether splitting along `dim` would split a frozen dim of any tensor, that dim or a linked one."""
+    tensors = (*op.inputs, op.output, *op.extra_outputs, *op.weights) if op.frozen else ()
+    return any(split_dim(op, tensor, dim) in op.frozen for tensor in tensors)
 
 
 def splittable(op: Op) -> tuple[str, ...]:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 from trainwright.errors import BadInput
 from trainwright.model.graph import Op
 
 NOTHING = "-"  # the pattern of a stage without operators
-_RANGE = re.compile(r"(?P<name>.+)\.(?P<first>\d+)-(?P<last>\d+)$")
+_RANGE = re.compile(r"(?P<name>.+)\.(?P<first>[0-9]{1,9})-(?P<last>[0-9]{1,9})$")
 
 
 class Named(Protocol):
@@ -62,8 +62,13 @@ def _block_test(text: str) -> Callable[[str], bool]:
     first, last = int(match["first"]), int(match["last"])
     if first > last:
         raise BadInput("layers", text, "the range is empty", f"write {match['name']}.{last}-{first}")
-    names = {f"{match['name']}.{number}" for number in range(first, last + 1)}
-    return names.__contains__
+    return partial(_is_numbered, match["name"], first, last)
+
+
+def _is_numbered(name: str, first: int, last: int, block: str) -> bool:
+    """Whether a block is one of a range of numbered ones; the range may be far longer than the model."""
+    found, _, number = block.rpartition(".")
+    return found == name and number.isdecimal() and first <= int(number) <= last
 
 
 def _op_test(text: str) -> Callable[[Op], bool]:

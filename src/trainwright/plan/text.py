@@ -93,7 +93,8 @@ def render_numbers(numbers: Sequence[int]) -> str:
     return ",".join(words)
 
 
-_RUN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?$")
+_MOST_COUNTED = 1 << 20  # devices, microbatches, and sequences of one
+_RUN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?$")
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
@@ -147,7 +148,10 @@ def _number(statement: str, text: str) -> int:
 
 def _counted(field: str) -> Callable[[Plan, str], Plan]:
     def statement(plan: Plan, text: str) -> Plan:
-        return replace(plan, **{field: _number(field, text)})  # type: ignore[arg-type]
+        count = _number(field, text)
+        if count > _MOST_COUNTED:
+            raise BadInput(field, text, f"is more than {_MOST_COUNTED:,}", "write a plan of less")
+        return replace(plan, **{field: count})  # type: ignore[arg-type]
 
     return statement
 
@@ -242,7 +246,7 @@ def _assign(plan: Plan, text: str) -> Plan:
     words = _words("assign", text, 2, 4)
     route = (0, 1)
     if len(words) > 2:
-        match = re.match(r"(\d+)/([1-9]\d*)$", words[-1])
+        match = re.match(r"([0-9]{1,9})/([1-9][0-9]{0,8})$", words[-1])
         if len(words) != 4 or words[2] != "route" or match is None or int(match[1]) >= int(match[2]):
             raise BadInput("assign", text, "has a bad route", f"write {_FORMS['assign']}")
         route = (int(match[1]), int(match[2]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from trainwright.model.graph import NO_GRADIENT, trained_weights
 from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder, chunk_name
 from trainwright.program.forward import CARRIED, Cell, Forward, is_no_larger
@@ -68,7 +69,7 @@ class Backward:
         step = b.add(
             plain.set(
                 reads=(*incoming, *used[0], *used[1]), writes=writes if weights else (*writes, *own),
-                scale=answer_weight(b) if instance.op.kind == "loss" else 1.0,
+                scale=answer_weight(b, index) if instance.op.kind == "loss" else 1.0,
                 seconds=float(time.data_s[0]), kernels=time.kernels,
                 uneven_s={d: float(t.data_s[0]) for d, t in uneven.items()},
                 after_weights=(*self.weights_done, *after), beside=tuple(dict.fromkeys(beside.values())),
@@ -79,7 +80,7 @@ class Backward:
             self.gradients.add(value.name, value.layout, step)
         if instance.op.kind == "attention":
             self._send_home(writes, index, step)
-        if weights:
+        if weights and trained_weights(instance.op):
             later = plain.set(
                 reads=(*incoming, *needed), phase="W", cause="matmul", writes=own, lane="filler",
                 seconds=float(time.weight_s[0]),
@@ -302,7 +303,7 @@ class Backward:
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
         for name, tensor in zip(instance.inputs, instance.op.inputs, strict=True):
-            if name.startswith("input/") or tensor.element in ("index", "mask") or tensor.name in CARRIED:
+            if name.startswith("input/") or tensor.element in NO_GRADIENT or tensor.name in CARRIED:
                 continue
             own = chunk_name(name, instance.op, tensor, placed, chunk)
             own = own if own in b.shapes else name

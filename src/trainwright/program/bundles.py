@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from trainwright.errors import BadInput
-from trainwright.model.graph import Tensor, elements
+from trainwright.model.graph import NO_GRADIENT, Tensor, elements, served_results, trained_weights
 from trainwright.program.builder import Builder
 from trainwright.program.layout import Layout, Mesh
 from trainwright.program.step import Weight
@@ -36,6 +36,7 @@ class Bundle:
     offloads: frozenset[str]
     experts: bool = False
     rows: float = 0.0  # of looked-up tables, whose state is by row; 0 of all other weights
+    trained: bool = True  # whether they have gradients; frozen weights are only gathered
 
     @property
     def group(self) -> tuple[int, ...]:
@@ -92,20 +93,22 @@ def bundles(builder: Builder) -> dict[str, list[Bundle]]:
     """The bundles of every block; a tied weight counts where it stands first, if both share devices."""
     found: dict[str, list[Bundle]] = {}
     tied: dict[tuple[str, tuple[int, ...]], None] = {}
-    known: dict[tuple[int, int], list[tuple[str, Groups, float]]] = {}
+    known: dict[tuple[int, int], list[tuple[Tensor, Groups, float]]] = {}
     rows: dict[tuple[object, ...], tuple[Groups, float, list[Weight]]] = {}
     for index, instance in enumerate(builder.instances):
         placed = builder.placed[index]
         key = (id(instance.op), id(placed))
         if key not in known:
             known[key] = list(_weights(builder, index))
-        for name, groups, size in known[key]:
+        for tensor, groups, size in known[key]:
+            name, trained = tensor.name, tensor.element not in NO_GRADIENT
             if name in builder.setting.graph.tied:
                 if (name, placed.mesh.devices) in tied:
                     continue
                 tied[(name, placed.mesh.devices)] = None
             kept = (*sorted(placed.shards.items()), *sorted(placed.offloads))
-            row = (instance.block, builder.stages[index], id(placed.mesh.devices), groups[0], kept)
+            place = (instance.block, builder.stages[index], id(placed.mesh.devices))
+            row = (*place, groups[0], kept, trained)
             _, amount, members = rows.get(row, (groups, 0.0, []))
             rows[row] = (groups, amount + size, [*members, (index, name)])
     for groups, amount, members in rows.values():
@@ -114,8 +117,8 @@ def bundles(builder: Builder) -> dict[str, list[Bundle]]:
     return {block: _with_first_sums(builder, each) for block, each in found.items()}
 
 
-def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
-    """Of each weight: its name, the groups that sum its gradients, and its elements on one device."""
+def _weights(builder: Builder, index: int) -> list[tuple[Tensor, Groups, float]]:
+    """Of each weight: itself, the groups that sum its gradients, and its elements on one device."""
     instance, placed = builder.instances[index], builder.placed[index]
     sizes = builder.sizes(instance)
     result = []
@@ -133,7 +136,7 @@ def _weights(builder: Builder, index: int) -> list[tuple[str, Groups, float]]:
         )
         # In an order on which all copies agree.
         ordered = tuple(sorted(meshes, key=lambda mesh: mesh.devices))
-        result.append((weight.name, groups_along(ordered, summed), size))
+        result.append((weight, groups_along(ordered, summed), size))
     return result
 
 
@@ -187,10 +190,7 @@ def _result_axes(builder: Builder, index: int, weight: Tensor) -> set[int]:
     gradient on every device; so does one that splits queries where keys are copied.
     """
     op = builder.instances[index].op
-    stem = weight.name.rpartition(".")[0]
-    listed = (op.output, *op.extra_outputs)
-    served = [each for each in listed if each.name.removesuffix(".out") == stem] or listed
-    layouts = [builder.layout(index, each, "written") for each in served]
+    layouts = [builder.layout(index, each, "written") for each in served_results(op, weight.name)]
     late = builder.placed[index].late
     return {*late, *(axis for layout in layouts for _, axes in layout.splits for axis in axes)}
 
@@ -205,10 +205,13 @@ def _bundle(builder: Builder, groups: Groups, amount: float, members: Sequence[W
         if copies == 1:  # nobody on the route to share with: each device keeps all and updates all
             shards = {}
     _check_shards(instance.name, shards, copies)
+    trained = any(each.name == members[0][1] for each in trained_weights(instance.op))
+    if not trained:  # no gradients, and no optimizer state
+        shards = {what: ranks for what, ranks in shards.items() if what == "weights"}
     return Bundle(
         block=instance.block, stage=builder.stages[index], mesh=placed.mesh, groups=groups, first_groups=(),
         elements=amount, weights=tuple(members), shards=shards, offloads=placed.offloads,
-        experts=instance.op.kind == "grouped_matmul", rows=_rows(builder, index, amount),
+        experts=instance.op.kind == "grouped_matmul", rows=_rows(builder, index, amount), trained=trained,
     )  # fmt: skip
 
 
@@ -247,11 +250,14 @@ def _check_shards(name: str, shards: Mapping[str, int], copies: int) -> None:
 def _with_first_sums(builder: Builder, listed: list[Bundle]) -> list[Bundle]:
     """Small bundles whose group contains that of a larger one join it, after a sum over the rest."""
     main = max(
-        (each for each in listed if not each.experts), key=lambda each: each.elements, default=listed[0]
+        (each for each in listed if not each.experts and each.trained),
+        key=lambda each: each.elements,
+        default=listed[0],
     )
     result = []
     for each in listed:
         larger = set(each.group) > set(main.group) and each.elements < main.elements and not each.experts
+        larger = larger and each.trained and main.trained
         said, wanted = (builder.placed[bundle.weights[0][0]].shards for bundle in (each, main))
         first = _first_groups(each.groups, main.groups) if larger and said == wanted else None
         joined = replace(each, groups=main.groups, first_groups=first, shards=main.shards) if first else each

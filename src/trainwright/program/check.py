@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainwright.model.flow import recycled
-from trainwright.model.graph import Tensor
+from trainwright.model.graph import Tensor, trained_weights
 from trainwright.program.builder import Builder
 from trainwright.program.check_moves import broken_move
 from trainwright.program.check_state import check_gathered, check_state
@@ -138,7 +138,7 @@ class _Flow:
             raise broken(step, "is done twice")
         self.done.add(key)
         loss = instance.op.kind == "loss" and step.phase == "I"
-        if step.scale != (answer_weight(self.builder) if loss else 1.0):
+        if step.scale != (answer_weight(self.builder, step.instance) if loss else 1.0):
             raise broken(step, f"is scaled by {step.scale:g}, which no other step is")
 
     def _check_role(self, step: Step, value: Value) -> None:
@@ -258,8 +258,12 @@ class _Flow:
         for name, (number, count) in self.read.items():
             if len(self.makers[name]) > count:
                 raise broken(self.route.steps[number], f"reads {name} before all of it is there")
-        phases = {number: ("F", "I", "W") if each.op.kind in _GRADIENTS_OF_WEIGHTS else ("F", "I")
-                  for number, each in enumerate(self.builder.instances)}  # fmt: skip
+        phases = {
+            number: ("F", "I", "W")
+            if each.op.kind in _GRADIENTS_OF_WEIGHTS and trained_weights(each.op)
+            else ("F", "I")
+            for number, each in enumerate(self.builder.instances)
+        }
         for number, instance in enumerate(self.builder.instances):
             placed = self.route.placed[number]
             for chunk in range(placed.serial[1]):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trainwright.model.graph import Tensor
+from trainwright.model.graph import served_results
 from trainwright.program.builder import Builder
 from trainwright.program.check_moves import signature
 from trainwright.program.faults import broken
@@ -55,7 +55,7 @@ def check_state(program: Program, route: Route, builder: Builder) -> None:
     done: dict[tuple[object, ...], None] = {}
     groups: dict[tuple[int, int, str], tuple[Group, ...]] = {}
     for bundle in route.bundles:
-        for weight in bundle.weights:
+        for weight in bundle.weights if bundle.trained else ():
             steps = [step for step in by_weight.get(weight, ()) if step.phase in "WSP"]
             alike = (id(builder.instances[weight[0]].op), id(builder.placed[weight[0]]), weight[1])
             if alike not in groups:
@@ -90,9 +90,7 @@ def _wanted_groups(builder: Builder, weight: Weight) -> tuple[Group, ...]:
     tensor = next(each for each in op.weights if each.name == name)
     mesh = builder.placed[index].mesh
     own = _ranks(builder.layout(index, tensor, "read"))
-    stem = name.rpartition(".")[0]
-    listed = (op.output, *op.extra_outputs)
-    served: Sequence[Tensor] = [each for each in listed if each.name.removesuffix(".out") == stem] or listed
+    served = served_results(op, name)
     work = list(zip(*(_ranks(builder.layout(index, each, "written")) for each in served), strict=True))
     late = builder.placed[index].late
     found: dict[object, dict[object, list[int]]] = {}

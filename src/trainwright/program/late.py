@@ -23,13 +23,25 @@ def with_late_sums(
     """
     found = list(placed)
     made: dict[tuple[int, tuple[int, ...]], Placed] = {}
-    fixed = [index for index, each in enumerate(instances) if not _has_samples(each.op)]
+    fixed = _without_samples(instances)
     readers = _readers(instances, {name for index in fixed for name in instances[index].outputs})
     for index in reversed(fixed):
         axes = _shared_axes(index, instances, found, sizes, readers)
         if axes:
             key = (id(placed[index]), axes)
             found[index] = made.setdefault(key, replace(placed[index], late=axes))
+    return found
+
+
+def _without_samples(instances: Sequence[Instance]) -> list[int]:
+    """Operators that are made from weights alone; a mean over samples has none left, but comes from them."""
+    reached: set[str] = set()
+    found: list[int] = []
+    for index, each in enumerate(instances):
+        if _has_samples(each.op) or not reached.isdisjoint(each.inputs):
+            reached.update(each.outputs)
+        elif each.op.kind != "loss":
+            found.append(index)
     return found
 
 

@@ -29,11 +29,13 @@ def statistics_layout(builder: Builder, index: int) -> Layout:
     return builder.layout(index, statistics_of(builder.instances[index].op), "statistics")
 
 
-def answer_weight(builder: Builder) -> float:
-    """What each answer counts in the loss of a step, which is the mean over all of its microbatches."""
+def answer_weight(builder: Builder, index: int) -> float:
+    """What each answer of a loss counts in the loss of a step, which is the mean over its microbatches."""
+    own = builder.instances[index]
+    share = own.op.share
     answers = sum(
         elements(instance.op.output, builder.sizes(instance))
-        for instance in builder.instances
+        for instance in (builder.instances if share is None else [own])
         if instance.op.kind == "loss"
     )
-    return 1.0 / max(answers * builder.plan.microbatches, 1)
+    return (1.0 if share is None else share) / max(answers * builder.plan.microbatches, 1)

@@ -15,6 +15,7 @@ from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, borrowed, bundles
 from trainwright.program.forward import Cell, Forward, cells
 from trainwright.program.late import with_late_sums
+from trainwright.program.mixed_results import check_mixed_results
 from trainwright.program.network import Network
 from trainwright.program.offload import Away, find_away
 from trainwright.program.placed import Placed, place, routes
@@ -99,6 +100,7 @@ def _route(
     ]
     builder.placed = every.pop(number)
     builder.twins = every
+    check_mixed_results(builder)
     owned = bundles(builder)
     order = cells(builder)
     crossing = _crossing(builder)

@@ -271,8 +271,7 @@ _RULES: Mapping[str, Rule] = {
 
 
 def _rules(op: Op) -> Rule:
-    if op.kind not in _RULES or (op.kind in ("elementwise", "attention") and op.weights):
-        raise BadInput(
-            "op", op.name, f"{op.kind} with such weights has no numbers", "leave it out of the check"
-        )
+    plain = op.kind != "loss" or (op.contracted and not op.smoothing)
+    if op.kind not in _RULES or not plain or (op.kind in ("elementwise", "attention") and op.weights):
+        raise BadInput("op", op.name, f"such a {op.kind} has no numbers", "leave it out of the check")
     return _RULES[op.kind]

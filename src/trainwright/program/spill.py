@@ -190,7 +190,7 @@ def _updated(program: Program, held: Sequence[Bundle]) -> Iterator[tuple[str, fl
     kept = sum(
         bundle.elements / len(bundle.sharded("optimizer"))
         for bundle in held
-        if "optimizer" not in bundle.offloads and not bundle.rows
+        if "optimizer" not in bundle.offloads and not bundle.rows and bundle.trained
     )
     yield "optimizer", 2.0 * width.optimizer * kept
     yield "gradients", 2.0 * width.gradient * kept

@@ -53,7 +53,8 @@ def gather_weights(
 def scatter_gradients(builder: Builder, listed: Sequence[Bundle]) -> tuple[int, ...]:
     """ZeRO-2 and 3: the steps that sum a block's gradients after each microbatch, in shards."""
     steps = []
-    for (group, *_others), together in _by_group(listed, "gradients").items():
+    trained = [bundle for bundle in listed if bundle.trained]
+    for (group, *_others), together in _by_group(trained, "gradients").items():
         size = widths(builder).reduced * sum(bundle.elements for bundle in together)
         seconds = builder.network.seconds("reduce_scatter", group, size)
         name = f"gradients/{together[0].block}"
@@ -110,6 +111,7 @@ def finish_step(builder: Builder, listed: Sequence[Bundle]) -> None:
     each starts when its own gradients are there. What blocks of reductions follows all that hides on the same
     devices, as links carry one at a time.
     """
+    listed = [bundle for bundle in listed if bundle.trained]
     buckets: dict[tuple[int, Groups, tuple[tuple[str, int], ...]], list[Bundle]] = {}
     for bundle in listed:
         key = (bundle.stage, bundle.groups, tuple(sorted(bundle.shards.items())))
@@ -268,6 +270,9 @@ def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
             "gradients": 0.0,
             "optimizer": ROW_STATE_BYTES * bundle.rows,
         }
+    if not bundle.trained:
+        kept = width.weight * bundle.elements / len(bundle.sharded("weights"))
+        return {"weights": kept, "gradients": 0.0, "optimizer": 0.0}
     return {
         "weights": width.weight * bundle.elements / len(bundle.sharded("weights")),
         "gradients": width.gradient * bundle.elements / len(bundle.sharded("gradients")),
@@ -285,8 +290,8 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
     traffic = 2.0 * width.optimizer + 2.0 * width.gradient + width.weight
     total = 0.0
     for bundle in listed:
-        if bundle.rows:
-            continue  # updated in the backward, row by row
+        if bundle.rows or not bundle.trained:
+            continue  # updated in the backward, row by row, or never
         kept = bundle.elements / len(bundle.sharded("optimizer"))
         local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:

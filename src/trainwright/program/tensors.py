@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.model.graph import Op, Tensor
+from trainwright.model.graph import Op, Tensor, served_results
 from trainwright.plan.rules import LINKED, ROUTED, effect, split_dim
 from trainwright.program.layout import Layout, build_layout, region
 from trainwright.program.placed import Placed
@@ -40,18 +40,21 @@ def tensor_layout(
             splits.setdefault(name, []).append(axis)
             if dim in placed.uneven:
                 uneven[name] = placed.uneven[dim]
-        elif _sums(op, dim, role, shared=own is not None):
+        elif _sums(op, tensor, dim, role, shared=own is not None):
             partial.append(axis)
     return build_layout(placed.mesh, splits, partial, uneven)
 
 
-def _sums(op: Op, dim: str, role: Role, *, shared: bool) -> bool:
+def _sums(op: Op, tensor: Tensor, dim: str, role: Role, *, shared: bool) -> bool:
     if role == "written":
         return not shared and effect(op, dim) == "sums" and op.kind != "loss"
     if role == "statistics":
         return effect(op, dim) == "sums"
     if role == "gradient of read":
         # Devices that share keys and values each add their queries' part; but they project them alike.
+        # A tensor that goes only into results that are copied has its whole gradient on every device.
+        if not shared and op.extra_outputs and effect(op, dim) == "shards":
+            return any(split_dim(op, each, dim) for each in served_results(op, tensor.name))
         return not shared or op.kind == "attention"
     return False
 

@@ -1,7 +1,7 @@
 """Checkpoints that do not know the plan: whole weights and moments, written in parts by who has them."""
 
 import errno
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,9 @@ from trainwright.model.flow import wire
 from trainwright.model.graph import Graph, dim_sizes
 from trainwright.program.reference import weight_key
 from trainwright.runtime.chunks import Box, Claim, claimed_boxes, flat_boxes
+from trainwright.runtime.intact import agreed, load_newest
 from trainwright.runtime.shelf import Kept, discard, kept_checkpoints, new_place, publish, tidy
+from trainwright.runtime.stored_chunks import StoredChunk
 from trainwright.runtime.trainer import Trainer
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of AdamW
@@ -35,23 +37,26 @@ class Checkpoints:
     def save(self) -> Path:
         """A checkpoint of the step that the trainer has reached; those before the last few are removed."""
         step = self.trainer.step
-        place = Path(_agreed(lambda: str(new_place(self.shelf, step))))
-        problem = self._write(place)
-        if problem is None:
-            problem = _agreed(lambda: _attempt(lambda: self._publish(place, step)))
+        place = Path(agreed(lambda: str(new_place(self.shelf, step))))
+        problem = self._write(place, step)
         if problem is not None:
-            _agreed(lambda: _attempt(lambda: discard(place)))
+            agreed(lambda: _attempt(lambda: discard(place)))
             raise self._unwritten(problem)
         return self.shelf / f"step-{step:08d}"
 
-    def _write(self, place: Path) -> str | None:
+    def _write(self, place: Path, step: int) -> str | None:
         from trainwright.runtime.planners import save_chunks
 
-        error = save_chunks(place, list(self._own_chunks()))
-        return _reason(error) if error else None
+        error, own = save_chunks(place, list(self._own_chunks()))
+        if error:
+            return _reason(error)
+        listed: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+        dist.gather_object(own, listed)
+        stored = [chunk for each in listed or () for chunk in each]
+        return agreed(lambda: _attempt(lambda: self._publish(place, step, stored)))  # type: ignore[no-any-return]
 
-    def _publish(self, place: Path, step: int) -> None:
-        publish(place, step, self.note)
+    def _publish(self, place: Path, step: int, stored: Sequence[StoredChunk]) -> None:
+        publish(place, step, self.note, stored)
         tidy(self.shelf, self.most)
 
     def _unwritten(self, problem: str) -> BadInput:
@@ -62,25 +67,23 @@ class Checkpoints:
             f"make room, then continue with --resume: {intact}",
         )  # fmt: skip
 
-    def latest(self) -> Kept | None:
-        """The last whole checkpoint, as the first process sees it."""
-        found: Kept | None = _agreed(lambda: (kept_checkpoints(self.shelf) or (None,))[-1])
-        return found
+    def resume(self, check: Callable[[Kept], None]) -> Kept | None:
+        """Take over the newest intact checkpoint, whatever the plan was that it was saved under."""
+        return load_newest(self.shelf, check, self._load)
 
-    def load(self, kept: Kept) -> None:
-        """Take over a checkpoint, whatever the plan was that it was saved under."""
+    def _load(self, kept: Kept) -> str:
+        """Why a checkpoint cannot be taken over; nothing if it was."""
         from trainwright.runtime.planners import load_chunks
 
-        check_model(kept, self.note)
         error = load_chunks(kept.path, list(self._all_chunks()))
         if error:
-            rule = f"cannot be read ({_reason(error)})"
-            raise BadInput("checkpoint", str(kept.path), rule, "remove it: the one before it will be used")
+            return f"cannot be read: {_reason(error)}"
         self._take_over(kept.step)
+        return ""
 
     def _take_over(self, step: int) -> None:
-        for _, _, _, values in self.trainer.pieces.values():
-            self.trainer.optimizer.state[values]["step"].fill_(step)
+        for key in self.trainer.trained & set(self.trainer.pieces):
+            self.trainer.optimizer.state[self.trainer.pieces[key][3]]["step"].fill_(step)
         for parcel in self.trainer.worker.parcels.values():
             parcel.publish()
         self.trainer.worker.stale = True
@@ -102,8 +105,8 @@ class Checkpoints:
 
 
 def check_model(kept: Kept, note: Mapping[str, Any]) -> None:
-    """Raise if a checkpoint is of a model with other weights."""
-    if kept.note.get("fingerprint") != note["fingerprint"]:
+    """Raise if a checkpoint is of a model with other weights; one whose marker is damaged does not say."""
+    if not kept.fault and kept.note.get("fingerprint") != note["fingerprint"]:
         rule = f"is of another model, {kept.note.get('model')}, and this one is {note['model']}"
         raise BadInput("checkpoint", str(kept.path), rule, "use its model, or another directory")
 
@@ -129,7 +132,8 @@ def _chunks(trainer: Trainer, claim: Claim, box: Box) -> Iterator[Any]:
     from trainwright.runtime.planners import Chunk
 
     slot, _, _, values = trainer.pieces[claim.key]
-    for kind, flat in _stored(trainer, values).items():
+    stored = _stored(trainer, values) if claim.key in trainer.trained else {"weights": values}
+    for kind, flat in stored.items():
         view = _view(flat, claim, box)
         yield Chunk(name=f"{kind}/{claim.key}", sizes=slot.sizes, box=box, values=view)
 
@@ -154,13 +158,6 @@ def _stored(trainer: Trainer, values: torch.Tensor) -> Stored:
         state["step"] = torch.tensor(0.0)
         state |= {kind: torch.zeros_like(values, requires_grad=False) for kind in MOMENTS}
     return {"weights": values, **{kind: state[kind] for kind in MOMENTS}}
-
-
-def _agreed(find: Callable[[], Any]) -> Any:
-    """What the first process finds, on all of them."""
-    found = [find() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(found, src=0)
-    return found[0]
 
 
 def _attempt(act: Callable[[], None]) -> str | None:

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
+from trainwright.model.graph import NO_GRADIENT
 from trainwright.runtime.context import Context, trace
 from trainwright.runtime.frame import Frame
 from trainwright.runtime.kernels.experts import (
@@ -37,9 +38,10 @@ class Computer:
     names: Sequence[str]  # of places
     like: torch.Tensor  # of the dtype of computation, on the device
     seed: int = 0
-    answer_weight: float = 1.0  # of each target, in the mean over a step
+    answer_weights: Mapping[str, float] = field(default_factory=dict)  # of each target, by its loss
     loss: float = 0.0
     forgets: bool = False  # whether no backward will follow
+    drops: bool = True  # whether dropout is active in steps that have a backward
     projections: dict[int, tuple[Projection, ...]] = field(default_factory=dict)
 
     def run(self, operation: Operation, frame: Frame) -> None:
@@ -52,6 +54,8 @@ class Computer:
         elif operation.ring is not None:
             made = partial(self._made, operation, frame)
             (attend_back if phase == "I" else attend)(operation, frame, made, forgets=self.forgets)
+        elif kind == "loss" and not operation.op.contracted:
+            (self._number_back if phase in "IW" else self._number)(operation, frame)
         elif kind == "loss":
             (self._loss_back if phase in "IW" else self._loss)(operation, frame)
         elif phase in "IW":
@@ -67,7 +71,8 @@ class Computer:
 
     def _matmul(self, operation: Operation, frame: Frame) -> None:
         source = read(operation.inputs[0], frame)
-        if operation.keeps_input and operation.step.phase != "N":
+        learns = any(each.counts for each in operation.weights)
+        if operation.keeps_input and learns and operation.step.phase != "N":
             frame.contexts[operation.cell] = source
         weights = held_weights(operation, frame)
         adds = {each.name: each.adds for each in operation.weights}
@@ -96,6 +101,8 @@ class Computer:
         kept = operation.keeps_input
         source = frame.contexts.pop(operation.cell) if kept else read(operation.inputs[0], frame)
         totals = gradient_views(operation, frame)
+        if not totals:
+            return
         listed = [
             each if each.bias is None or each.bias.name in totals else _without_bias(each)
             for each in self._listed(operation)
@@ -127,6 +134,8 @@ class Computer:
                 rows = rows[:, :-1]
             if phase == "W":
                 totals = gradient_views(operation, frame)
+                if not totals:
+                    return
                 given = incoming(operation, frame)
                 if rows.dtype != next(iter(totals.values())).dtype:
                     rows, given = rows.float(), [None if g is None else g.float() for g in given]
@@ -152,7 +161,7 @@ class Computer:
             op=operation.op, sizes=operation.sizes, at=at, inputs=tuple(inputs), meet=meet,
             weights={each.name: w for each, w in zip(operation.weights, weights, strict=True)},
             adds={each.name: each.adds for each in operation.weights}, seed=op_seed(self.seed, name),
-            sample=frame.microbatch * operation.sizes["batch"], learns=not self.forgets,
+            sample=frame.microbatch * operation.sizes["batch"], learns=self.drops and not self.forgets,
         )  # fmt: skip
         return self.kernels[name](work)
 
@@ -168,6 +177,8 @@ class Computer:
             inputs,
             list(held.values()),
             lent,
+            {at for at, each in enumerate(operation.op.inputs) if each.element in NO_GRADIENT},
+            {at for at, each in enumerate(operation.weights) if not each.parcel.trained},
         )
 
     def _source(self, given: Given | None, frame: Frame) -> torch.Tensor:
@@ -190,9 +201,13 @@ class Computer:
             found, frame.contexts[operation.cell] = self._traced(operation, frame)
         write_all(operation, frame, found)
 
-    def _back(self, operation: Operation, frame: Frame) -> None:
+    def _back(
+        self, operation: Operation, frame: Frame, gradients: list[torch.Tensor | None] | None = None
+    ) -> None:
+        """The backward of an operator, from the gradients of its results or from those that have come."""
         context = frame.contexts.pop(operation.cell, None) or self._traced(operation, frame)[1]
-        to_inputs, to_weights = context.back(incoming(operation, frame))
+        came = incoming(operation, frame) if gradients is None else gradients
+        to_inputs, to_weights = context.back(came)
         if carries(operation.op):
             grad = to_inputs[-1]
             assert grad is not None
@@ -208,6 +223,19 @@ class Computer:
                 if grad is not None and held.name in totals:
                     totals[held.name].add_(grad)
 
+    def _weight(self, operation: Operation) -> float:
+        """What each answer of a loss counts in the loss of a step."""
+        return self.answer_weights.get(self.names[operation.step.instance], 1.0)
+
+    def _number(self, operation: Operation, frame: Frame) -> None:
+        """A term of the loss that is one number."""
+        self._forward(operation, frame)
+        if operation.reports:
+            self.loss += float(read(operation.inputs[0], frame)) * self._weight(operation)
+
+    def _number_back(self, operation: Operation, frame: Frame) -> None:
+        self._back(operation, frame, [self.like.new_tensor(self._weight(operation))])
+
     def _loss(self, operation: Operation, frame: Frame) -> None:
         given = operation.inputs[0]
         if operation.statistics is not None:
@@ -221,15 +249,16 @@ class Computer:
             frame.write(operation.writes_statistics, _statistics(operation, logits, targets))
         elif operation.writes:
             losses = F.cross_entropy(
-                logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
-            )
+                logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=IGNORED,
+                label_smoothing=operation.op.smoothing,
+            )  # fmt: skip
             self._close(operation, frame, losses.view(targets.shape))
 
     def _close(self, operation: Operation, frame: Frame, losses: torch.Tensor) -> None:
         """Write the loss of every target, and count it."""
         losses = losses * (_targets(operation, frame) != IGNORED)
         if operation.reports:
-            self.loss += float(losses.double().sum()) * self.answer_weight
+            self.loss += float(losses.double().sum()) * self._weight(operation)
         write_all(operation, frame, (losses,))
 
     def _loss_back(self, operation: Operation, frame: Frame) -> None:
@@ -243,8 +272,11 @@ class Computer:
             shares = logits.softmax(-1)
         here = (targets >= low) & (targets < high)
         places = ((targets - low) * here).unsqueeze(-1)
-        shares.scatter_add_(-1, places, -here.unsqueeze(-1).to(shares.dtype))
-        shares.mul_((counts * self.answer_weight).unsqueeze(-1).to(shares.dtype))
+        smoothing = operation.op.smoothing
+        shares.scatter_add_(-1, places, -(1.0 - smoothing) * here.unsqueeze(-1).to(shares.dtype))
+        if smoothing:
+            shares.sub_(smoothing / _classes(operation))
+        shares.mul_((counts * self._weight(operation)).unsqueeze(-1).to(shares.dtype))
         write(operation.writes[0], frame, shares)
 
 
@@ -271,13 +303,21 @@ def _targets(operation: Operation, frame: Frame) -> torch.Tensor:
     return tensor
 
 
+def _classes(operation: Operation) -> int:
+    return operation.sizes[operation.op.contracted[0]]
+
+
 def _statistics(operation: Operation, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Of every target: the sum of exponentials, and the logit of the right answer; both add up over parts.
 
-    In double precision, where exponentials of logits do not overflow below 700.
+    In double precision, where exponentials of logits do not overflow below 700. With label smoothing, the
+    right answer is a mean of all classes, in which the right one counts most.
     """
     low, high = operation.at[operation.op.contracted[0]]
     wide = logits.double()
     here = (targets >= low) & (targets < high)
     right = wide.gather(-1, ((targets - low) * here).unsqueeze(-1)).squeeze(-1) * here
+    smoothing = operation.op.smoothing
+    if smoothing:
+        right = (1.0 - smoothing) * right + smoothing / _classes(operation) * wide.sum(-1)
     return torch.stack((wide.exp().sum(-1), right), dim=-1)

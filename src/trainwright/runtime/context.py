@@ -1,6 +1,6 @@
 """What a forward leaves for its backward: PyTorch's graph of one operator, and of tensors what that needs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,11 +55,20 @@ _GATE = torch.zeros((), requires_grad=True)
 
 
 def trace(
-    run: Callable[[Tensors, Tensors], Tensors], inputs: Tensors, weights: Tensors, lent: Tensors = ()
+    run: Callable[[Tensors, Tensors], Tensors],
+    inputs: Tensors,
+    weights: Tensors,
+    lent: Tensors = (),
+    fixed: Collection[int] = (),
+    frozen: Collection[int] = (),
 ) -> tuple[tuple[torch.Tensor, ...], Context]:
-    """What `run` makes of inputs and weights, and its context, which keeps nothing that is only `lent`."""
+    """What `run` makes of inputs and weights, and its context, which keeps nothing that is only `lent`.
+
+    No gradient is computed of the inputs at the places in `fixed`, nor of the weights at those in `frozen`.
+    """
     with torch.enable_grad(), _copying(lent):
-        inputs, weights = ([_entered(each) for each in some] for some in (inputs, weights))
+        inputs = [each.detach() if at in fixed else _entered(each) for at, each in enumerate(inputs)]
+        weights = [each.detach() if at in frozen else _entered(each) for at, each in enumerate(weights)]
         found = run(inputs, weights)
     edges = (tuple(map(_edge, some)) for some in (inputs, weights, found))
     context = Context(**dict(zip(("inputs", "weights", "results"), edges, strict=True)))
@@ -67,7 +76,7 @@ def trace(
 
 
 def _entered(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point():
+    if not (tensor.is_floating_point() or tensor.is_complex()):
         return tensor
     found: torch.Tensor = _Entrance.apply(_GATE, tensor.detach())  # type: ignore[no-untyped-call]
     return found

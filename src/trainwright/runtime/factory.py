@@ -108,9 +108,6 @@ def _made(text: str, factory: _Factory) -> nn.Module:
 
 def _trainable(text: str, module: nn.Module) -> nn.Module:
     module = _attempt(text, "its weights cannot be used:", lambda: module.cpu().float()).train()
-    for name, parameter in module.named_parameters():
-        if not parameter.requires_grad:
-            rule = f"{name} is frozen, and a run trains every weight"
-            raise BadInput("model", text, rule, "let it require a gradient, or make it a buffer")
+    for parameter in module.parameters():
         parameter.data = parameter.data.contiguous()
     return module

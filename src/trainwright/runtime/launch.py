@@ -15,7 +15,9 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from trainwright.runtime.fork_server import start_again
 from trainwright.runtime.process import BAD_INPUT, BROKEN, LOST
+from trainwright.runtime.restored_handlers import restored_handlers
 
 _GRACE_S = 60  # to write a checkpoint after notice, before a process is killed
 _PRELOADED = ("trainwright.runtime.process", "trainwright.runtime.elastic", "trainwright.runtime.planners")
@@ -61,7 +63,8 @@ class Launch:
             rdzv_endpoint="localhost:0", max_restarts=0, shutdown_timeout=_GRACE_S, start_method="forkserver",
         )  # fmt: skip
         try:
-            elastic_launch(config, self.enter)(*self.arguments, restarted)
+            with restored_handlers():  # torch sets its own, which raise exceptions, and leaves them
+                start_again(lambda: elastic_launch(config, self.enter)(*self.arguments, restarted))
         except ChildFailedError as error:
             return {rank: int(failure.exitcode) for rank, failure in error.failures.items()}
         except SignalException as error:
@@ -69,11 +72,20 @@ class Launch:
         return {}
 
 
-def torchrun_line(arguments: Sequence[str], count: int) -> str:
-    """What starts the same run on many machines, if it is typed on each."""
-    words = ["torchrun", "--nnodes=NODES", f"--nproc-per-node={count}/NODES", "--max-restarts=3"]
+def torchrun_line(arguments: Sequence[str], count: int, restarts: int) -> str:
+    """What starts the same run on many machines, if it is typed on each; torchrun restarts processes then."""
+    words = ["torchrun", "--nnodes=NODES", f"--nproc-per-node={count}/NODES", f"--max-restarts={restarts}"]
     words += ["--rdzv-backend=c10d", "--rdzv-endpoint=HOST:29400", "-m", "trainwright.cli.main"]
-    return " ".join([*words, shlex.join(arguments)])
+    return " ".join([*words, shlex.join(_without_restarts(arguments))])
+
+
+def _without_restarts(arguments: Sequence[str]) -> list[str]:
+    """The arguments without `--restarts N` or `--restarts=N`."""
+    kept: list[str] = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if before != "--restarts" and word != "--restarts" and not word.startswith("--restarts="):
+            kept.append(word)
+    return kept
 
 
 def _cause(failures: Mapping[int, int], dead: Mapping[int, int]) -> str:

@@ -9,6 +9,7 @@ from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.flow import wire
 from trainwright.model.graph import Graph
+from trainwright.runtime.one_process import OneProcess
 from trainwright.runtime.state_file import State, load_state
 from trainwright.runtime.whole import Initial, build_initial, build_kernels
 from trainwright.runtime.work import Kernel
@@ -25,7 +26,9 @@ class Learner:
 
     `taken` is a microbatch of tokens and of those that follow them, as the model takes it. `initial` finds
     the first weights, and holds what it needs for that only as long as they are wanted. `stored` has weights
-    under the names that files give them, from those under their keys.
+    under the names that files give them, from those under their keys. A module of the user's own is also
+    there as it is, `alone` on one process, and with fewer layers: `shorter`. `for_batch` is the same model
+    for microbatches of that many samples, where its operators hold for one number of them only.
     """
 
     graph: Graph
@@ -36,6 +39,10 @@ class Learner:
     taken: Callable[[Microbatch], Microbatch]
     stored: Callable[[State], State]
     sequences: int = 1
+    decayed: frozenset[str] | None = None  # keys of weights that decay, where their dims do not say
+    alone: OneProcess | None = None
+    shorter: Callable[[int], "Learner"] | None = None
+    for_batch: Callable[[int], "Learner"] | None = None
 
     @property
     def loss(self) -> str:

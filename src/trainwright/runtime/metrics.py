@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.errors import BadInput
+from trainwright.output_file import append_output, describe
 
 Numbers = Mapping[str, float | int]
 
@@ -40,19 +41,24 @@ class Metrics:
 
 class _Lines:
     def __init__(self, path: Path, step: int) -> None:
+        self.path = path
         kept = _lines_until(path, step) if step else ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f"{path.name}.new")
-            fresh.write_text(kept, encoding="utf-8")
-            fresh.rename(path)
-            self.file = path.open("a", encoding="utf-8")
+            self.file = append_output(path, kept)
         except OSError as error:
-            raise BadInput("--metrics", str(path), str(error.strerror), "name a file") from None
+            raise self._refused(error) from None
 
     def write(self, step: int, numbers: Numbers) -> None:
-        self.file.write(json.dumps({"step": step, **numbers}) + "\n")
-        self.file.flush()
+        line = json.dumps({"step": step, **numbers}) + "\n"
+        try:
+            self.file.write(line.encode())
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> BadInput:
+        rule = f"cannot be written ({describe(error)})"
+        return BadInput("--metrics", str(self.path), rule, "name another file")
 
     def close(self) -> None:
         self.file.close()
@@ -61,7 +67,8 @@ class _Lines:
 def _lines_until(path: Path, step: int) -> str:
     """The whole lines of a file up to a step; the last may have been cut off."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""  # it may be damaged
+    for line in text.splitlines():
         try:
             number = json.loads(line)["step"]
         except (ValueError, KeyError, TypeError):

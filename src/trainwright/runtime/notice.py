@@ -20,7 +20,7 @@ class Notice:
     parent: int = field(default_factory=os.getppid)
 
     def listen(self) -> None:
-        """Take signals as notice from now on."""
+        """Take signals as notice for the rest of this process, which was started for the run."""
         for each in SIGNALS:
             signal.signal(each, self._take)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 
 from trainwright.model.flow import Instance
-from trainwright.model.graph import Op, Tensor
+from trainwright.model.graph import NO_GRADIENT, Op, Tensor
 from trainwright.plan.rules import ROUTED, split_dim
 from trainwright.program.builder import Builder
 from trainwright.program.call import results
@@ -30,7 +30,6 @@ class Given:
     candidates: Candidates = ()
     cut: tuple[tuple[int, int, int], ...] = ()  # axis, from, length
     shape: tuple[int, ...] = ()
-    floats: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Held:
     key: str
     parcel: Parcel
     adds: bool
-    counts: bool  # whether its gradient is this serial part's to give
+    counts: bool  # whether it has a gradient, which is this serial part's to give
     cut: tuple[tuple[int, int, int], ...] = ()
 
 
@@ -142,7 +141,6 @@ class Assembler:
 
     def _input(self, step: Step, instance: Instance, index: int, reads: list[Value]) -> Given | None:
         tensor, name = instance.op.inputs[index], instance.inputs[index]
-        floats = tensor.element not in ("index", "mask")
         held = self._region(step.instance, self.builder.layout(step.instance, tensor, "read"), tensor)
         cut = self._cut(step, tensor, held)
         shape = [high - low for low, high in held.values()]
@@ -156,7 +154,6 @@ class Assembler:
                 serial = "#" in value.name
                 return Given(
                     candidates=self.candidates(value), cut=() if serial else cut, shape=tuple(shape),
-                    floats=floats,
                 )  # fmt: skip
         if name.startswith("input/"):
             whole = [(axis, low, high - low) for axis, (low, high) in enumerate(held.values())]
@@ -165,8 +162,8 @@ class Assembler:
                 (axis, low + inner.get(axis, (0, 0))[0], inner.get(axis, (0, length))[1])
                 for axis, low, length in whole
             )
-            return Given(name=name, cut=spans, shape=tuple(shape), floats=floats)
-        return Given(shape=tuple(shape), floats=floats) if step.phase in "IW" else None
+            return Given(name=name, cut=spans, shape=tuple(shape))
+        return Given(shape=tuple(shape)) if step.phase in "IW" else None
 
     def _region(self, index: int, layout: Layout, tensor: Tensor) -> dict[str, Span]:
         sizes = self.builder.sizes(self.program.instances[index])
@@ -204,7 +201,8 @@ class Assembler:
             repeats = self._repeats(step, instance.op, tensor)
             yield Held(
                 name=tensor.name, key=key, parcel=self.parcels[key],
-                adds=self._adds(step, instance.op, tensor) and not repeats, counts=not repeats,
+                adds=self._adds(step, instance.op, tensor) and not repeats,
+                counts=not repeats and tensor.element not in NO_GRADIENT,
                 cut=self._cut(step, tensor, self._region(step.instance, layout, tensor)),
             )  # fmt: skip
 

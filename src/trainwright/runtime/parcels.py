@@ -63,6 +63,7 @@ class Parcel:
     weight_sharing: Sharing
     gradient_sharing: Sharing
     update_sharing: Sharing
+    trained: bool = True  # whether they have gradients and are updated
     weights: torch.Tensor = field(init=False)
     master: torch.Tensor = field(init=False)
     key: tuple[str, ...] = field(init=False)  # of all its weights: what tells it from others on its device
@@ -95,7 +96,7 @@ class Parcel:
         self.weights = torch.zeros(high - low, dtype=dtype, device=device)
         self._views.clear()
         self.master = self.own_weights()
-        if dtype != torch.float32:
+        if dtype != torch.float32 and self.trained:
             self.master = torch.zeros_like(self.master, dtype=torch.float32)
 
     @property
@@ -186,7 +187,7 @@ def _parcel(program: Program, route: int, bundle: Bundle, weights: Sequence[Weig
         update = _sharing(bundle.groups, device)
     return Parcel(
         slots=slots, size=size, weight_sharing=gathered, gradient_sharing=gradients,
-        update_sharing=update if len(update.members) > 1 else alone,
+        update_sharing=update if len(update.members) > 1 else alone, trained=bundle.trained,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Parts of tensors as torch.distributed.checkpoint asks for them, to write or to fill."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
+from trainwright.checksum import DigestWriter
 from trainwright.runtime.chunks import Box
+from trainwright.runtime.stored_chunks import StoredChunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,26 +120,61 @@ def _read_items(metadata: Metadata, chunk: Chunk) -> Any:
     return create_read_items_for_chunk_list(chunk.name, stored, [chunk.extent])
 
 
+class _ChunkDigests:
+    """Where a writer gets the stream of each item from: one that has the checksum of what it is given."""
+
+    def __init__(self) -> None:
+        self.writers: dict[tuple[str, tuple[int, ...]], DigestWriter] = {}
+
+    def transform_save_stream(self, write_item: WriteItem, raw_stream: Any) -> tuple[Any, list[str]]:
+        """A stream for the item, and no transformations that a reader would have to undo."""
+        writer = self.writers[_place(write_item.index)] = DigestWriter(raw_stream)
+        return writer, []
+
+
 class _Writer(FileSystemWriter):
-    """A writer that tells what the disk said, not that the file it was writing is now broken."""
+    """A writer that has the checksums of its chunks, and tells what the disk said where it fails."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place, sync_files=True, overwrite=False)
+        self.transforms: Any = _ChunkDigests()
+        self.stored: list[StoredChunk] = []
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         try:
-            return super().write_data(plan, planner)
-        except RuntimeError as error:
+            found = super().write_data(plan, planner)
+        except RuntimeError as error:  # that the file it was writing is now broken
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
+        names = {_place(item.index): _chunk_name(item) for item in plan.items}
+        self.stored = [self._stored(result, names) for result in found.value()]
+        return found
+
+    def _stored(self, result: WriteResult, names: Mapping[Any, str]) -> StoredChunk:
+        at, place = result.storage_data, _place(result.index)
+        return StoredChunk(
+            file=at.relative_path, name=names[place], first=at.offset, last=at.offset + at.length,
+            sha256=self.transforms.writers[place].digest,
+        )  # fmt: skip
 
 
-def save_chunks(place: Path, chunks: Sequence[Chunk]) -> BaseException | None:
-    """Write what all processes have; what has failed on any of them, on all."""
-    writer = _Writer(place, sync_files=True, overwrite=False)
+def _chunk_name(item: WriteItem) -> str:
+    """The name of a tensor, and which box of it: `weights/head.weight[0:256, 8:16]`."""
+    assert item.tensor_data is not None
+    extent = item.tensor_data.chunk
+    spans = [f"{low}:{low + size}" for low, size in zip(extent.offsets, extent.sizes, strict=True)]
+    return f"{item.index.fqn}[{', '.join(spans)}]"
+
+
+def save_chunks(place: Path, chunks: Sequence[Chunk]) -> tuple[BaseException | None, list[StoredChunk]]:
+    """Write what all processes have; what failed on any of them, on all, and what this one has written."""
+    writer = _Writer(place)
     try:
         save({}, storage_writer=writer, planner=ChunkSaver(chunks))
     except CheckpointException as error:
-        return _cause(error)
-    return None
+        return _cause(error), []
+    return None, writer.stored
 
 
 def load_chunks(place: Path, chunks: Sequence[Chunk]) -> BaseException | None:

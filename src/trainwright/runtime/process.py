@@ -24,6 +24,7 @@ from trainwright.runtime.machine import build_setting
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
 from trainwright.runtime.progress import Progress
+from trainwright.runtime.run_check import check_run, needs_check
 from trainwright.runtime.state_file import save_state
 from trainwright.runtime.trainer import Trainer, build_trainer, initialize
 from trainwright.runtime.training import Training, check_kept
@@ -134,6 +135,10 @@ def _train(training: Training, seat: Seat, notice: Notice, restarted: bool) -> b
         )  # fmt: skip
     device = _open(training, seat)
     trainer = _build(training, seat.rank, device)
+    if needs_check(training, restarted=restarted):
+        result = check_run(training, trainer, lambda other: _build(other, seat.rank, device))
+        if seat.rank == 0:
+            print(result, flush=True)
     checkpoints = _resume(training, trainer, restarted)
     loop = Loop(
         training=training, trainer=trainer, notice=notice, checkpoints=checkpoints,
@@ -190,23 +195,20 @@ def _build(training: Training, rank: int, device: torch.device) -> Trainer:
     setting = build_setting(learner.graph, plan.devices, training.samples.seq, plan.precision)
     timeout = timedelta(seconds=training.timeout_s)
     worker = build_worker(lower(setting, plan), rank, learner.kernels, device, timeout)
-    trainer = build_trainer(worker, training.recipe)
+    trainer = build_trainer(worker, training.recipe, learner.decayed)
     initialize(worker, learner.initial())
     return trainer
 
 
 def _resume(training: Training, trainer: Trainer, restarted: bool) -> Checkpoints | None:
-    """The checkpoints of the run, the last one taken over if it goes on."""
+    """The checkpoints of the run, the newest intact one taken over if it goes on."""
     keeping = training.keeping
     if keeping.checkpoints is None:
         return None
     found = Checkpoints(shelf=keeping.checkpoints, trainer=trainer, note=training.note, most=keeping.most)
-    latest = found.latest()
-    if latest is not None:
-        check_kept(training, latest, restarted=restarted)
-        found.load(latest)
-        if dist.get_rank() == 0:
-            print(f"goes on after step {latest.step}{_changes(latest.note, training.note)}", flush=True)
+    kept = found.resume(lambda each: check_kept(training, each, restarted=restarted))
+    if kept is not None and dist.get_rank() == 0:
+        print(f"goes on after step {kept.step}{_changes(kept.note, training.note)}", flush=True)
     return found
 
 

@@ -4,13 +4,15 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from trainwright.errors import BadInput
+from trainwright.output_file import open_output
+from trainwright.runtime.state_checksum import check_state, check_zip, describe_state
 from trainwright.runtime.trainer import Trainer
 from trainwright.runtime.whole import Initial
 
@@ -87,21 +89,20 @@ def _place(
 
 
 def _attempt(path: Path, state: State) -> str | None:
-    """Write a file beside its place, then move it there; why that failed, if it did."""
-    fresh = path.with_name(f".{path.name}.new")
+    """Write a file; why that failed, if it did."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _WRITERS[path.suffix](fresh, state)
-        fresh.rename(path)
+        with open_output(path) as file:
+            _WRITERS[path.suffix](file, state)
     except (OSError, RuntimeError) as error:
-        fresh.unlink(missing_ok=True)
         return str(getattr(error, "strerror", None) or error).partition("\n")[0]
     return None
 
 
-def _write_safetensors(path: Path, state: State) -> None:
+def _write_safetensors(file: BinaryIO, state: State) -> None:
     """The format: the length of a header, the header as JSON, then all tensors, one after another."""
-    header, at = {}, 0
+    header: dict[str, Any] = {"__metadata__": describe_state(state)}
+    at = 0
     listed = sorted(state.items(), key=lambda each: -each[1].element_size())  # so that all are aligned
     for key, tensor in listed:
         size = tensor.numel() * tensor.element_size()
@@ -110,17 +111,16 @@ def _write_safetensors(path: Path, state: State) -> None:
         at += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(_LENGTH.pack(len(text)) + text)
-        for _, tensor in listed:
-            file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    file.write(_LENGTH.pack(len(text)) + text)
+    for _, tensor in listed:
+        file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
-def _write_pt(path: Path, state: State) -> None:
-    torch.save(dict(state), path)
+def _write_pt(file: BinaryIO, state: State) -> None:
+    torch.save(dict(state), file)
 
 
-_WRITERS: Mapping[str, Callable[[Path, State], None]] = {
+_WRITERS: Mapping[str, Callable[[BinaryIO, State], None]] = {
     ".safetensors": _write_safetensors,
     ".pt": _write_pt,
 }
@@ -130,6 +130,8 @@ def read_state(path: Path) -> State:
     """The tensors of a file, by name."""
     try:
         return _read_safetensors(path) if path.suffix == ".safetensors" else _read_pt(path)
+    except BadInput:
+        raise
     except OSError as error:
         raise BadInput("--from", str(path), f"cannot be read ({error.strerror})", "check the path") from None
     except Exception:  # of many kinds, for a file that is something else
@@ -179,6 +181,7 @@ def _without(path: Path, state: State, key: str) -> BadInput:
 
 
 def _read_pt(path: Path) -> State:
+    check_zip(path)
     found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     return {str(key): value for key, value in found.items() if isinstance(value, torch.Tensor)}
 
@@ -187,11 +190,13 @@ def _read_safetensors(path: Path) -> State:
     with path.open("rb") as file:
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
         header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
     size = max((each["data_offsets"][1] for each in header.values()), default=0)
     start = _LENGTH.size + length
     whole = torch.from_file(str(path), shared=False, size=start + size, dtype=torch.uint8)
-    return {key: _tensor(whole[start:], each) for key, each in header.items()}
+    state = {key: _tensor(whole[start:], each) for key, each in header.items()}
+    check_state(path, metadata, state)
+    return state
 
 
 def _tensor(data: torch.Tensor, entry: Mapping[str, Any]) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Training: a worker's steps, and what is done with the gradients after each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, pi
 from typing import Literal
@@ -9,10 +9,11 @@ import torch
 import torch.distributed as dist
 
 from trainwright.errors import BadInput
+from trainwright.model.graph import trained_weights
 from trainwright.program.lower import Program
 from trainwright.runtime.parcels import Parcel, Slot, key_of, weight_region
 from trainwright.runtime.whole import Initial
-from trainwright.runtime.work import IGNORED
+from trainwright.runtime.work import IGNORED, is_bias
 from trainwright.runtime.worker import Microbatch, Worker
 
 Schedule = Literal["constant", "cosine", "linear"]
@@ -70,21 +71,17 @@ class Trainer:
     worker: Worker
     recipe: Recipe
     optimizer: torch.optim.Optimizer
-    pieces: Mapping[str, tuple[Slot, int, int, torch.Tensor]]  # what is updated here, by name
+    pieces: Mapping[str, tuple[Slot, int, int, torch.Tensor]]  # what is kept up to date here, by name
+    trained: frozenset[str]  # names of those that are updated; others are frozen
     copies: Mapping[str, float]  # of what is updated here of each weight, over all devices
     step: int = 0
 
     def take(self, batch: Sequence[Microbatch]) -> Outcome:
         """One step: forward, backward, update."""
-        self.worker.computer.answer_weight = 1.0 / max(_answers(batch), 1)
-        for _, _, _, values in self.pieces.values():
-            values.grad = None
-        loss = self.worker.run_step(batch)
-        self._give_gradients()
-        loss, norm = self._agree(loss)
+        loss, norm = self._agree(self.backward(batch))
         rate = self.recipe.rate * self.recipe.share(self.step)
         if self.recipe.clip and norm > self.recipe.clip:
-            for parcel in self.worker.parcels.values():
+            for parcel in self._trained():
                 parcel.own_gradients().mul_(self.recipe.clip / (norm + 1e-6))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -95,9 +92,21 @@ class Trainer:
         self.step += 1
         return Outcome(loss=loss, gradient_norm=norm, rate=rate)
 
+    def _trained(self) -> list[Parcel]:
+        return [parcel for parcel in self.worker.parcels.values() if parcel.trained]
+
+    def backward(self, batch: Sequence[Microbatch]) -> float:
+        """Forward and backward of a batch, without an update; this process's share of the loss."""
+        self.worker.computer.answer_weights = _answer_weights(self.worker.program, batch)
+        for _, _, _, values in self.pieces.values():
+            values.grad = None
+        loss = self.worker.run_step(batch)
+        self._give_gradients()
+        return loss
+
     def _give_gradients(self) -> None:
         """Let the optimizer see the gradients of what it updates."""
-        for parcel in self.worker.parcels.values():
+        for parcel in self._trained():
             own, low = parcel.own_gradients(), parcel.owned[0]
             for slot in parcel.slots:
                 if slot.key in self.pieces:
@@ -107,7 +116,7 @@ class Trainer:
 
     def evaluate(self, batch: Sequence[Microbatch]) -> float:
         """The loss of a batch, without an update."""
-        self.worker.computer.answer_weight = 1.0 / max(_answers(batch), 1)
+        self.worker.computer.answer_weights = _answer_weights(self.worker.program, batch)
         return self.worker.whole_loss(self.worker.run_step(batch, forward_only=True))
 
     def _agree(self, loss: float) -> tuple[float, float]:
@@ -124,14 +133,25 @@ class Trainer:
         return float(both[0]), float(both[1]) ** 0.5
 
 
-def build_trainer(worker: Worker, recipe: Recipe) -> Trainer:
-    """A trainer whose optimizer updates, of every weight, what this process owns."""
+def build_trainer(worker: Worker, recipe: Recipe, decayed_keys: Collection[str] | None = None) -> Trainer:
+    """A trainer whose optimizer updates, of every weight, what this process owns.
+
+    Weights with two dims or more decay, biases apart, unless it is stated which do.
+    """
+    if not any(each.op.kind == "loss" for each in worker.program.instances):
+        raise BadInput(
+            "model", worker.program.setting.graph.name, "has no loss to be trained on",
+            "let the module return one number, the mean over samples of what is to become small",
+        )  # fmt: skip
+    _check_weights(worker.program)
     pieces: dict[str, tuple[Slot, int, int, torch.Tensor]] = {}
     decayed: list[torch.Tensor] = []
     plain: list[torch.Tensor] = []
     for parcel in worker.parcels.values():
         for slot, first, last, values in parcel.pieces():
-            (decayed if decays(slot.key, slot.sizes) else plain).append(values)
+            wide = decays(slot) if decayed_keys is None else slot.key in decayed_keys
+            if parcel.trained:
+                (decayed if wide else plain).append(values)
             pieces[slot.key] = (slot, first, last, values)
     groups = [{"params": decayed, "weight_decay": recipe.decay}, {"params": plain, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(
@@ -143,22 +163,57 @@ def build_trainer(worker: Worker, recipe: Recipe) -> Trainer:
         for parcel in worker.parcels.values()
         for slot in parcel.slots
     }
-    return Trainer(worker=worker, recipe=recipe, optimizer=optimizer, pieces=pieces, copies=copies)
+    trained = frozenset(
+        slot.key for parcel in worker.parcels.values() if parcel.trained for slot in parcel.slots
+    )
+    return Trainer(
+        worker=worker, recipe=recipe, optimizer=optimizer, pieces=pieces, copies=copies, trained=trained
+    )
 
 
-def _answers(batch: Sequence[Microbatch]) -> int:
-    """How many targets of a batch count."""
-    return sum(int((each != IGNORED).sum()) for one in batch for each in one.targets.values())
+def _check_weights(program: Program) -> None:
+    """Refuse a model with nothing to train."""
+    if not any(trained_weights(each.op) for each in program.instances):
+        raise BadInput(
+            "model", program.setting.graph.name, "all of its weights are frozen, or its loss uses none",
+            "let some require a gradient",
+        )  # fmt: skip
 
 
-def decays(key: str, sizes: Sequence[int]) -> bool:
-    """Whether a weight is drawn towards 0: neither biases nor scales are."""
-    return len(sizes) > 1 and not key.endswith("bias")
+def _answer_weights(program: Program, batch: Sequence[Microbatch]) -> dict[str, float]:
+    """What each answer of every loss counts in the loss of a step.
+
+    A cross entropy is the mean over all answers of the step that count; a loss that is one number for each
+    microbatch, the mean of those.
+    """
+    losses = [each for each in program.instances if each.op.kind == "loss"]
+    counts = {each.name: _answers(each.name, batch) if each.op.contracted else len(batch) for each in losses}
+    together = sum(counts[each.name] for each in losses if each.op.share is None)
+    return {
+        each.name: 1.0 / max(together, 1)
+        if each.op.share is None
+        else each.op.share / max(counts[each.name], 1)
+        for each in losses
+    }
+
+
+def _answers(name: str, batch: Sequence[Microbatch]) -> int:
+    """How many targets of a loss count."""
+    return sum(int((one.targets[name] != IGNORED).sum()) for one in batch)
+
+
+def decays(slot: Slot) -> bool:
+    """Whether weight decay applies to a weight: neither to biases nor to scales."""
+    return len(slot.sizes) > 1 and not is_bias(slot.key)
 
 
 def _copies(program: Program, parcel: Parcel, slot: Slot) -> float:
-    """How many devices update the same elements of a weight as this one does."""
+    """How many devices update the same elements of a weight as this one does.
+
+    The places of a tied weight may name its dims differently, so regions are compared by position.
+    """
     holders: set[int] = set()
+    own = tuple(slot.region.values())
     for number, route in enumerate(program.routes):
         for index, instance in enumerate(program.instances):
             for weight in instance.op.weights:
@@ -167,7 +222,7 @@ def _copies(program: Program, parcel: Parcel, slot: Slot) -> float:
                     holders.update(
                         device
                         for device in devices
-                        if weight_region(program, number, (index, weight.name), device) == slot.region
+                        if tuple(weight_region(program, number, (index, weight.name), device).values()) == own
                     )
     return len(holders) / len(parcel.update_sharing.members)
 

@@ -1,5 +1,6 @@
 """What a run is to do: a model, a plan, data, for how long, and what is kept of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from trainwright.plan.text import render_plan
 from trainwright.runtime.checkpoint import check_model, fingerprint
 from trainwright.runtime.learner import Learner
 from trainwright.runtime.samples import Samples
-from trainwright.runtime.shelf import Kept, kept_checkpoints
+from trainwright.runtime.shelf import FEWEST, Kept, named_checkpoints
 from trainwright.runtime.trainer import Recipe
 from trainwright.runtime.worker import DTYPES
 
@@ -29,6 +30,11 @@ class Keeping:
     cost: str | None = None  # where the operator times of the recorded step's prediction come from
     export: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.most < FEWEST:
+            rule = "leaves none to use where the last checkpoint is damaged"
+            raise BadInput("--keep", self.most, rule, f"keep {FEWEST} or more")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -43,6 +49,8 @@ class Training:
     evaluate_every: int = 0  # steps; 0: never
     evaluation_batches: int = 8  # at most
     timeout_s: float = 300.0
+    check: bool = True  # a traced module's gradients, before the first step
+    replan: Callable[[Graph], Plan] | None = None  # the same plan for a model with fewer layers
 
     def __post_init__(self) -> None:
         if self.plan.precision not in DTYPES:
@@ -72,13 +80,18 @@ class Training:
 def check_shelf(training: Training) -> None:
     """Raise if the directory for checkpoints cannot be that of this run."""
     shelf = training.keeping.checkpoints
-    for kept in kept_checkpoints(shelf)[-1:] if shelf else ():
+    for kept in named_checkpoints(shelf)[-1:] if shelf else ():
         check_kept(training, kept, restarted=False)
 
 
 def check_kept(training: Training, kept: Kept, *, restarted: bool) -> None:
     """Raise if a run neither goes on nor was started again, or if the checkpoint is of another model."""
-    if not (training.keeping.resume or restarted):
+    check_resumes(training.keeping, kept, restarted=restarted)
+    check_model(kept, training.note)
+
+
+def check_resumes(keeping: Keeping, kept: Kept, *, restarted: bool) -> None:
+    """Raise if there is a checkpoint, and a run neither goes on nor was started again."""
+    if not (keeping.resume or restarted):
         rule = f"has a checkpoint of step {kept.step}"
         raise BadInput("--checkpoint", str(kept.path.parent), rule, "add --resume, or name another directory")
-    check_model(kept, training.note)

@@ -63,6 +63,11 @@ class Work:
 Kernel = Callable[[Work], tuple[torch.Tensor, ...]]  # the operator's results in order, differentiable
 
 
+def is_bias(name: str) -> bool:
+    """Whether a weight is a bias, by its name."""
+    return name.endswith("bias")
+
+
 def op_seed(seed: int, instance: str) -> int:
     """The seed of one operator in one step: the same under every plan."""
     return (seed << 32) ^ crc32(instance.encode())

@@ -284,7 +284,7 @@ def build_worker(
     by_weight = {slot.key: parcel for parcel in parcels.values() for slot in parcel.slots}
     maker = _Maker(
         program=program, device=device, made=made, parcels=by_weight,
-        like=torch.empty(0, dtype=dtype, device=torch_device),
+        like=torch.empty(0, dtype=dtype, device=torch_device), dtypes=_dtypes(program, kernels),
     )  # fmt: skip
     deeds = {(r, n): deed for r in range(len(program.routes)) for n, deed in maker.deeds(r)}
     return Worker(
@@ -293,6 +293,15 @@ def build_worker(
         computer=Computer(kernels=kernels, names=[each.name for each in program.instances], like=maker.like),
         reads={r: maker.counts(r, deeds) for r in range(len(program.routes))},
     )  # fmt: skip
+
+
+def _dtypes(program: Program, kernels: Mapping[str, Kernel]) -> dict[str, torch.dtype]:
+    """The dtype of each value whose kernel states it; all others are of the dtype of computation."""
+    return {
+        value: dtype
+        for each in program.instances
+        for value, dtype in zip(each.outputs, getattr(kernels.get(each.name), "dtypes", ()), strict=False)
+    }
 
 
 def _members(program: Program) -> Iterator[tuple[int, ...]]:
@@ -316,6 +325,7 @@ class _Maker:
     made: Groups
     parcels: Mapping[str, Parcel]
     like: torch.Tensor
+    dtypes: Mapping[str, torch.dtype]
     reduced: set[tuple[object, ...]] = field(default_factory=set)
 
     def deeds(self, number: int) -> Iterator[tuple[int, Deed]]:
@@ -364,7 +374,7 @@ class _Maker:
             dims = route.shapes[source.name.removeprefix(GRADIENT)].dims
             sends = self.device in step.move.source.mesh.devices
             receives = self.device in step.move.target.mesh.devices
-            like = self.like.double() if base_name(source.name).endswith(STATISTICS) else self.like
+            like = self._like(base_name(source.name))
             first = tag + at * (self.program.plan.microbatches + 1)
             transfer: Transfer | RoutedTransfer
             if is_routed(dims):
@@ -376,10 +386,17 @@ class _Maker:
             found.append((candidates, written if receives else None, transfer))
         return Deed(step=step, transfers=tuple(found), reads=tuple(reads))
 
+    def _like(self, name: str) -> torch.Tensor:
+        """A tensor of the dtype in which a value or its gradient is sent."""
+        if name.endswith(STATISTICS):
+            return self.like.double()
+        return self.like.to(self.dtypes.get(name.removeprefix(GRADIENT), self.like.dtype))
+
     def _tag(self, number: int, index: int) -> int:
-        """The first tag of a step's messages; each of up to eight values has one per microbatch."""
+        """The first tag of a step's messages; each of its values has one per microbatch."""
         steps = max(len(route.steps) for route in self.program.routes)
-        return (number * steps + index) * 8 * (self.program.plan.microbatches + 1)
+        most = max((len(step.reads) for route in self.program.routes for step in route.steps), default=1)
+        return (number * steps + index) * max(most, 8) * (self.program.plan.microbatches + 1)
 
     def _stop(self, number: int, stops: Stops, index: int, assembler: Assembler) -> Deed:
         """A move of a ring; of the gradients, the messages are the attention's."""

@@ -70,6 +70,7 @@ class Advice:
     alone: tuple[Change, ...]
     steps: tuple[Change, ...]
     best: Rated | None
+    notes: tuple[str, ...] = ()  # on the job, and what matters of it and is not considered
 
 
 def advise(job: Job, strategy: Strategy) -> Advice:

@@ -19,7 +19,7 @@ _CLOSE = 0.02  # of a device's memory: a draft that is off by less is not repeat
 _WORTH = 1.01  # a plan that is not faster than another by so much does not replace it
 _AGREES = 1.02  # a strategy that is expected to be so far behind the best simulated one is not simulated
 _ABOUT = 1.005  # the same of a draft, of which more is known
-_DEGREES = ("dp", "tp", "cp", "pp", "micro_batch")
+DEGREES = ("dp", "tp", "cp", "pp", "micro_batch")
 _MOST_TRIALS = 5  # strategies that are simulated for each round of the closed form
 _MOST_LATER = 24  # and after all rounds, as long as none has fitted
 
@@ -70,8 +70,8 @@ def _allowed(question: Question) -> Freedoms:
         **question.most,
         **{knob: min(own, question.most.get(knob, own)) for knob, own in free.most.items()},
     }
-    fixed = {knob: question.fixed[knob] for knob in _DEGREES if knob in question.fixed}
-    return replace(free, most={knob: most[knob] for knob in _DEGREES if knob in most}, fixed=fixed)
+    fixed = {knob: question.fixed[knob] for knob in DEGREES if knob in question.fixed}
+    return replace(free, most={knob: most[knob] for knob in DEGREES if knob in most}, fixed=fixed)
 
 
 def tried_recipes(

@@ -8,6 +8,14 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph, parameters
 from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 
+MOST_BATCH = 100_000_000  # sequences per step
+
+
+def check_batch(batch: int, thing: str) -> None:
+    """Raise for more sequences per step than a search can hold."""
+    if batch > MOST_BATCH:
+        raise BadInput(thing, batch, f"is more than {MOST_BATCH:,} sequences", "ask for less")
+
 
 def usual_batch_tokens(graph: Graph) -> int:
     """Tokens per step by model size: 4M at 10 billion parameters, growing with the root, 0.5M to 16M."""

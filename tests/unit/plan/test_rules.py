@@ -4,7 +4,7 @@ import pytest
 
 from tests.laws.plans import tiny
 from trainwright.model.flow import wire
-from trainwright.model.graph import Op
+from trainwright.model.graph import Op, Tensor
 from trainwright.plan.rules import effect, split_dim, splittable
 
 OPS = {each.op.name: each.op for name in ("gpt", "llama", "parallel") for each in wire(tiny(name))}
@@ -51,3 +51,14 @@ def test_keys_are_split_with_the_heads_that_share_them() -> None:
 def test_keys_stay_whole_where_queries_are_split() -> None:
     core: Op = OPS["attention.core"]
     assert split_dim(core, core.inputs[1], "seq") is None
+
+
+def test_a_norm_over_all_key_heads_is_not_split_with_the_query_heads() -> None:
+    keys = Tensor(name="k", dims=("batch", "seq", "kv_heads", "head_dim"))
+    scale = Tensor(name="k_norm.weight", dims=("kv_heads", "head_dim"))
+    norm = Op(
+        name="k_norm", kind="norm", region="attention", inputs=(keys,), output=keys, weights=(scale,),
+        frozen=("head_dim", "kv_heads"),
+    )  # fmt: skip
+    assert effect(norm, "heads") == "frozen"
+    assert splittable(norm) == ("batch", "seq")

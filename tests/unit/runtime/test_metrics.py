@@ -34,3 +34,11 @@ def test_a_place_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="--metrics"):
         Metrics(path=tmp_path / "file" / "a.jsonl").open(0)
+
+
+def test_a_line_that_is_no_longer_text_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    written(path, 0, 3)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1].replace(b"step", b"ste\xf0") + lines[2])
+    assert written(path, 3, 4) == [1, 3, 4]

@@ -12,9 +12,9 @@ from trainwright.errors import BadInput
 from trainwright.runtime.apart.network import LearnerNetwork
 from trainwright.runtime.checkpoint import check_model, fingerprint
 from trainwright.runtime.samples import Samples
-from trainwright.runtime.shelf import Kept, kept_checkpoints
+from trainwright.runtime.shelf import Kept, named_checkpoints
 from trainwright.runtime.trainer import Recipe
-from trainwright.runtime.training import Keeping
+from trainwright.runtime.training import Keeping, check_resumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,14 @@ class Job:
 def check_job_shelf(job: Job) -> None:
     """Raise if the directory for checkpoints cannot be that of this run."""
     shelf = job.keeping.checkpoints
-    for kept in kept_checkpoints(shelf)[-1:] if shelf else ():
+    for kept in named_checkpoints(shelf)[-1:] if shelf else ():
         check_job_kept(job, kept, restarted=False)
 
 
 def check_job_kept(job: Job, kept: Kept, *, restarted: bool) -> None:
     """Raise if a run neither goes on nor was started again, or if the checkpoint is of another kind."""
-    if not (job.keeping.resume or restarted):
-        rule = f"has a checkpoint of step {kept.step}"
-        raise BadInput("--checkpoint", str(kept.path.parent), rule, "add --resume, or name another directory")
+    check_resumes(job.keeping, kept, restarted=restarted)
     check_model(kept, job.note)
-    if "workers" not in kept.note:
+    if not kept.fault and "workers" not in kept.note:
         rule = "was written by a run without --algorithm"
         raise BadInput("--checkpoint", str(kept.path), rule, "export its weights, and start --from them")

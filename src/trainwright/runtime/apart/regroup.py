@@ -13,9 +13,8 @@ from trainwright.algorithm.partition import home_range
 from trainwright.algorithm.protocol import Member, Seat
 from trainwright.algorithm.subnetwork import IstMember
 from trainwright.runtime.apart.job import Job
-from trainwright.runtime.apart.keep import load_weights
+from trainwright.runtime.apart.keep import Keep
 from trainwright.runtime.apart.merged import fitted
-from trainwright.runtime.shelf import kept_checkpoints
 
 
 @dataclass(slots=True)
@@ -107,7 +106,7 @@ def _whole(job: Job, before: Seat, kept: Mapping[str, Any]) -> dict[str, torch.T
 
 
 def _kept_weights(job: Job) -> Mapping[str, torch.Tensor]:
-    """What the weights that are lost go back to: the last checkpoint, or the first weights."""
+    """What the weights that are lost go back to: the newest intact checkpoint, or the first weights."""
     shelf = job.keeping.checkpoints
-    kept = kept_checkpoints(shelf)[-1:] if shelf else ()
-    return load_weights(kept[0]) if kept else job.network.initial(job.seed)
+    kept = Keep(shelf=shelf, job=job).weights() if shelf else None
+    return job.network.initial(job.seed) if kept is None else kept

@@ -16,13 +16,12 @@ from trainwright.algorithm.registry import parse_algorithm
 from trainwright.algorithm.talk import converse
 from trainwright.errors import TrainwrightError
 from trainwright.runtime.apart.job import Job
-from trainwright.runtime.apart.keep import Keep, load_own, load_weights
+from trainwright.runtime.apart.keep import Keep, Restored
 from trainwright.runtime.apart.merged import fitted
 from trainwright.runtime.apart.regroup import Memory, recall, regroup
 from trainwright.runtime.metrics import Metrics
 from trainwright.runtime.notice import Notice
 from trainwright.runtime.progress import Progress
-from trainwright.runtime.shelf import Kept
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,28 +65,26 @@ class Session:
         return regroup(self.job, self.memory, seat), seat
 
     def _fresh(self) -> tuple[Member, Seat]:
-        """From the last checkpoint, if there is one, else from first weights."""
+        """From the newest intact checkpoint, if there is one, else from first weights."""
         job, shelf = self.job, self.job.keeping.checkpoints
-        kept = Keep(shelf=shelf, job=job).latest(restarted=self.restarted) if shelf else None
-        seat = self._seat(kept.step if kept else 0)
-        own = load_own(kept, job, seat.rank, seat.workers) if kept else None
-        start = self._start(kept, seat, changed=own is None)
-        member = job.algorithm.begin(job.network, job.learning, seat, start)
-        if own is not None:
-            member.take_over(own)
-        if kept and seat.rank == 0:
-            print(f"goes on after step {kept.step}", flush=True)
+        restored = Keep(shelf=shelf, job=job).resume(restarted=self.restarted) if shelf else None
+        seat = self._seat(restored.kept.step if restored else 0)
+        member = job.algorithm.begin(job.network, job.learning, seat, self._start(restored, seat))
+        if restored and restored.own is not None:
+            member.take_over(restored.own)
+        if restored and seat.rank == 0:
+            print(f"goes on after step {restored.kept.step}", flush=True)
         return member, seat
 
-    def _start(self, kept: Kept | None, seat: Seat, *, changed: bool) -> Values:
+    def _start(self, restored: Restored | None, seat: Seat) -> Values:
         """Whole weights to begin with; those of slices are fitted to another algorithm or other workers."""
-        if kept is None:
+        if restored is None:
             return self.job.network.initial(self.job.seed)
-        values = load_weights(kept)
-        if not (changed and kept.note.get("merged")):
-            return values
-        by = parse_algorithm(str(kept.note["algorithm"]))
-        return fitted(self.job, seat, values, by, int(str(kept.note["workers"])))
+        note = restored.kept.note
+        if restored.own is not None or not note.get("merged"):
+            return restored.weights
+        by = parse_algorithm(str(note["algorithm"]))
+        return fitted(self.job, seat, restored.weights, by, int(str(note["workers"])))
 
     def _steps(self, member: Member, seat: Seat) -> bool | None:
         self.met_s = time.perf_counter()

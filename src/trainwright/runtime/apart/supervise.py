@@ -14,7 +14,9 @@ from typing import Any
 from torch._C._distributed_c10d import TCPStore
 
 from trainwright.runtime.apart.roll import Roll
+from trainwright.runtime.fork_server import start_again
 from trainwright.runtime.process import BAD_INPUT, BROKEN, LOST
+from trainwright.runtime.restored_handlers import restored_handlers
 
 _PRELOADED = ["trainwright.runtime.apart.worker", "torch._dynamo"]  # the latter by an optimizer, for seconds
 _GRACE_S = 60.0
@@ -45,8 +47,12 @@ class Supervisor:
 
     def run(self, count: int) -> int:
         """Start so many workers and wait for their end; the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-            signal.signal(number, self._forward)
+        with restored_handlers():
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+                signal.signal(number, self._forward)
+            return self._supervise(count)
+
+    def _supervise(self, count: int) -> int:
         self._start_all(count, restarted=False)
         while self.workers:
             for name, code in self._ended():
@@ -80,9 +86,13 @@ class Supervisor:
 
     def _start(self, name: int, *, restarted: bool) -> None:
         given = (*self.arguments, name, self.store.port, self.group, restarted)
-        process = multiprocessing.get_context("forkserver").Process(target=self.enter, args=given)
-        process.start()
-        self.workers[name], self.since[name] = process, self.group
+
+        def start() -> BaseProcess:
+            process = multiprocessing.get_context("forkserver").Process(target=self.enter, args=given)
+            process.start()
+            return process
+
+        self.workers[name], self.since[name] = start_again(start), self.group
 
     def _name(self, members: list[int]) -> None:
         """Have these go on together, from where they last met."""
@@ -103,7 +113,7 @@ class Supervisor:
         codes = {}
         for sentinel in wait(list(by_sentinel), _LOOK_S):
             process = self.workers[by_sentinel[sentinel]]
-            process.join()
+            process.join(_GRACE_S)
             codes[by_sentinel[sentinel]] = int(process.exitcode or 0)
         if not codes:
             return []

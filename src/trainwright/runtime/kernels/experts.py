@@ -96,12 +96,16 @@ def grouped_weight_gradients(
 ) -> None:
     """Add to `totals` the gradients of the experts' weights and biases."""
     for each, gradient in zip(listed, gradients, strict=True):
-        weight = totals[each.weight.name]
-        for number, here in enumerate(_of_experts(experts, weight.shape[0]) if gradient is not None else ()):
-            assert gradient is not None
-            weight[number].addmm_(rows[here].t(), gradient[here])
-            if each.bias is not None and each.bias.name in totals:
-                totals[each.bias.name][number].add_(gradient[here].sum(0))
+        weight = totals.get(each.weight.name)
+        bias = totals.get(each.bias.name) if each.bias is not None else None
+        held = weight if weight is not None else bias
+        if gradient is None or held is None:
+            continue
+        for number, here in enumerate(_of_experts(experts, held.shape[0])):
+            if weight is not None:
+                weight[number].addmm_(rows[here].t(), gradient[here])
+            if bias is not None:
+                bias[number].add_(gradient[here].sum(0))
 
 
 def carries(op: Op) -> bool:

@@ -103,24 +103,28 @@ def project_back(
     return None if total is None else total.view(shape)
 
 
+def _add_product(each: Projection, rows: torch.Tensor, given: torch.Tensor, total: torch.Tensor) -> None:
+    matrix = each.matrix(total)
+    if matrix.data_ptr() == total.data_ptr():
+        matrix.addmm_(rows.t(), given)
+    else:
+        total.add_(each.of_matrix(rows.t() @ given, total))
+
+
 def weight_gradients(
     source: torch.Tensor,
     gradients: Sequence[torch.Tensor | None],
     listed: Sequence[Projection],
     totals: Mapping[str, torch.Tensor],
 ) -> None:
-    """Add to `totals` the gradients of weights and biases, from an input and those of its results."""
+    """Add to `totals` the gradients of weights and biases that it has, from an input and its results'."""
     for each, gradient in zip(listed, gradients, strict=True):
         if gradient is None:
             continue
         rows = source.reshape(-1, prod(source.shape[source.dim() - len(each.summed) :]))
         given = gradient.reshape(rows.shape[0], -1)
-        total = totals[each.weight.name]
-        matrix = each.matrix(total)
-        if matrix.data_ptr() == total.data_ptr():
-            matrix.addmm_(rows.t(), given)
-        else:
-            total.add_(each.of_matrix(rows.t() @ given, total))
+        if each.weight.name in totals:
+            _add_product(each, rows, given, totals[each.weight.name])
         if each.bias is not None:
             bias = totals[each.bias.name]
             bias.add_(given.sum(0).view(bias.shape))

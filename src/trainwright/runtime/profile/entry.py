@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from trainwright.cost.profile import PRODUCTS, Collective, Profile
+from trainwright.cost.profile_seal import seal_profile
 
 _HOST_BYTES_PER_S = 25e9  # pinned copies over PCIe 4.0, assumed: it is not measured
 _UNKNOWN = "power and price are not measured: set them if you ask for energy or money"
@@ -22,7 +23,8 @@ def render_entry(profile: Profile, name: str, at_once: int, memory_bytes: float)
     found = _link(profile.collectives)
     latency_s, link = found or (1e-4, 1e9)
     lines = [
-        "# Written by trainwright profile. Usable wherever a CLUSTER is asked for; count may be changed.",
+        "# Written by trainwright profile. Usable wherever a CLUSTER is asked for. You may change count,",
+        "# power and price. Remove the checksums of [profile] if you change what was measured.",
         f"name = {repr_text(name)}", f"count = {profile.processes}",
     ]  # fmt: skip
     if at_once:
@@ -46,7 +48,7 @@ def render_entry(profile: Profile, name: str, at_once: int, memory_bytes: float)
         "[[network.level]]", 'name = "node"', f'bandwidth = "{link / 1e9:.6g} GB/s"',
         f'latency = "{latency_s * 1e6:.6g} us"', "",
     ]  # fmt: skip
-    return "\n".join([*lines, *_profile_lines(profile)]) + "\n"
+    return seal_profile("\n".join([*lines, *_profile_lines(profile)]) + "\n")
 
 
 def _profile_lines(profile: Profile) -> Iterable[str]:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from trainwright.cost.source import load_profile
 from trainwright.errors import BadInput, TrainwrightError
-from trainwright.report.files import save_text
+from trainwright.output_file import save_text
 from trainwright.runtime.profile.entry import render_entry
 from trainwright.runtime.profile.session import build_profile, memory_bytes
 from trainwright.runtime.profile.tasks import Bench, Found, short_tasks
@@ -55,8 +55,8 @@ def cache_path(processes: int) -> Path:
 
 
 def _readable(path: Path) -> bool:
+    """Whether a profile is there as it was written; what is kept here nobody edits."""
     try:
-        load_profile(path)
+        return not load_profile(path)[0].changed
     except TrainwrightError:
         return False
-    return True

@@ -30,6 +30,7 @@ from trainwright.runtime.profile.tasks import (
 
 Told = Callable[[int, int, str], None]  # done, of how many, and what was measured
 _PATIENCE_S = 120.0  # for one task, before its processes are given up
+_JOIN_S = 10.0  # a killed process ends at once, unless the kernel or a driver keeps it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +170,10 @@ def _results(each: Round, kind: str, threads: int, deadline_s: float) -> Iterabl
                 return
             yield heard
     finally:
+        for process in processes:  # which have nothing to save
+            process.kill()
         for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
+            process.join(_JOIN_S)
 
 
 def _hear(said: "Queue[Any]", processes: Sequence[Any], deadline_s: float) -> tuple[str, Found] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch.fx import Node
@@ -13,14 +13,17 @@ from trainwright.runtime.tracing.blocks import Spot
 from trainwright.runtime.tracing.capture import Capture
 from trainwright.runtime.tracing.draft import Draft
 from trainwright.runtime.tracing.experts import is_mixture, mixture_count, mixture_kernels, mixture_weights
-from trainwright.runtime.tracing.factors import all_leaves
-from trainwright.runtime.tracing.groups import original, source_of
+from trainwright.runtime.tracing.factors import all_leaves, leaves
+from trainwright.runtime.tracing.groups import is_entropy, original, source_of
 from trainwright.runtime.tracing.kernels import build_kernel, build_targets
+from trainwright.runtime.tracing.learned import LEARNED
 from trainwright.runtime.tracing.local import Causal, find_causal
 from trainwright.runtime.tracing.names import Names
-from trainwright.runtime.tracing.nodes import arguments, op_name
+from trainwright.runtime.tracing.nodes import arguments, op_name, shape
 from trainwright.runtime.tracing.operators import Writer
 from trainwright.runtime.tracing.outputs import build_output
+from trainwright.runtime.tracing.replay import Replay
+from trainwright.runtime.tracing.sample_sizes import grows_with_samples
 from trainwright.runtime.tracing.separate import STORED
 from trainwright.runtime.tracing.streams import Streams, build_streams
 from trainwright.runtime.tracing.traced import Given, Inputs, Output, Part, Traced, Weight
@@ -104,10 +107,7 @@ class Parts:
         """Names for biases after those of their weights, but for tied ones."""
         found: dict[Node, str] = {}
         for node in draft.group.nodes:
-            given = arguments(node)
-            pair = (
-                (given["weight"], given["bias"]) if "weight" in given else (given["mat2"], given.get("self"))
-            )
+            pair = _weight_and_bias(node)
             read = [source_of(each) for each in pair if isinstance(each, Node)]
             if (
                 len(read) == 2
@@ -118,11 +118,20 @@ class Parts:
         return found
 
 
+def _weight_and_bias(node: Node) -> tuple[object, object]:
+    """The two among a product's arguments, where its operation has both."""
+    given = arguments(node)
+    if op_name(node) == "linear":
+        return given["weight"], given["bias"]
+    return (given["mat2"], given["self"]) if op_name(node) == "addmm" else (None, None)
+
+
 def assemble(parts: Parts) -> Traced:
     """The traced module."""
     writer = Writer(
-        reading=parts.reading, names=parts.names, weight_names=parts.weight_names, causal=parts.causal
-    )
+        reading=parts.reading, names=parts.names, weight_names=parts.weight_names, causal=parts.causal,
+        shares=parts.captured.terms,
+    )  # fmt: skip
     streams = build_streams(parts.drafts, parts.captured.inputs.values())
     ops = {
         draft: writer.write(draft, streams.read_as(draft, parts.captured.inputs)) for draft in parts.drafts
@@ -132,6 +141,7 @@ def assemble(parts: Parts) -> Traced:
         for draft, written in ops.items()
     }
     seq = _sequence(parts)
+    kernels = dict(_kernels(parts, named))
     return Traced(
         graph=Graph(
             name=parts.captured.name,
@@ -140,13 +150,15 @@ def assemble(parts: Parts) -> Traced:
             tied=frozenset(parts.tied.values()),
             inputs=frozenset(parts.captured.inputs.values()),
         ),
-        kernels=dict(_kernels(parts, named)),
+        kernels=kernels,
         weights=dict(_weights(parts)),
         inputs=dict(_inputs(parts)),
         targets=dict(_targets(parts, named)),
         outputs=dict(_outputs(parts, writer.values)),
         notes=tuple(_notes(parts, named)),
         batch=parts.batch,
+        any_batch=not any(isinstance(each, Replay) and each.samples for each in kernels.values())
+        and all(map(partial(_follows_samples, parts), parts.drafts)),
         seq=seq,
     )
 
@@ -213,12 +225,15 @@ def _kernels(parts: Parts, named: _Named) -> Iterator[tuple[str, Kernel]]:
             continue
         dims, constants = parts.names.blocks[draft.group.spot], parts.captured.constants
         (name,) = ops
-        yield name, build_kernel(parts.reading, draft, dims, parts.weight_names, constants, parts.causal)
+        kernel = build_kernel(
+            parts.reading, draft, dims, parts.weight_names, constants, parts.causal, parts.batch
+        )
+        yield name, kernel
 
 
 def _targets(parts: Parts, named: _Named) -> Iterator[tuple[str, Callable[[Inputs], torch.Tensor]]]:
     for draft, ops in named.items():
-        if draft.group.kind == "loss":
+        if is_entropy(draft.group):
             (name,) = ops
             yield name, build_targets(parts.reading, draft, parts.captured.inputs, parts.captured.constants)
 
@@ -230,11 +245,20 @@ def _weights(parts: Parts) -> Iterator[tuple[str, Weight]]:
             tied = parts.identity(node) in parts.tied
             weight = Weight(
                 names=parts.captured.parameters[original(node)],
+                rank=len(shape(original(node))),
                 shape=tuple(factor.size for factor in draft.order[node]),
                 parts=original(node).meta.get(STORED, ()),
                 order=order,
+                trained=bool(original(node).meta[LEARNED]),
             )
             yield name if tied else f"{parts.block_names[draft.group.spot]}/{name}", weight
+
+
+def _follows_samples(parts: Parts, draft: Draft) -> bool:
+    """Whether the shapes of all that an operator writes follow the number of samples."""
+    inputs = [parts.reading.axes[node][0] for node in parts.captured.inputs]
+    samples = {factor for axis in inputs for factor in leaves(axis)}
+    return all(grows_with_samples(parts.reading, node, samples) for node in draft.outputs)
 
 
 def _inputs(parts: Parts) -> Iterator[tuple[str, Given]]:
@@ -248,11 +272,18 @@ def _inputs(parts: Parts) -> Iterator[tuple[str, Given]]:
 
 def _outputs(parts: Parts, values: Mapping[Node, str]) -> Iterator[tuple[str, Output]]:
     drafts = {node: draft for draft in parts.drafts for node in (*draft.outputs, *draft.group.nodes)}
+
+    def value_of(node: Node) -> str:
+        return f"{parts.block_names[drafts[node].group.spot]}/{values[node]}"
+
+    objective = parts.captured.objective
+    if objective is not None:
+        terms = tuple((value_of(node), share) for node, share in parts.captured.terms.items())
+        yield objective.name, Output(value="", terms=terms, constant=objective.constant)
     for name, node in parts.captured.outputs.items():
         made = original(node)
         if made in drafts and made in values:
-            block = parts.block_names[drafts[made].group.spot]
-            yield name, build_output(parts.reading, drafts[made], node, f"{block}/{values[made]}")
+            yield name, build_output(parts.reading, drafts[made], node, value_of(made))
 
 
 def _notes(parts: Parts, named: _Named) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A module as PyTorch's exporter sees it: a flat list of tensor operations."""
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,24 @@ from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from trainwright.errors import BadInput
-from trainwright.runtime.tracing.nodes import is_tensor
+from trainwright.runtime.tracing.nodes import is_tensor, op_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTerm:
+    """A term of the loss: its place among the results of the graph, and what it counts."""
+
+    place: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """The output of a module that it is trained on: a constant, and terms that count their share."""
+
+    name: str
+    terms: tuple[LossTerm, ...]
+    constant: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +47,16 @@ class Capture:
     inputs: Mapping[Node, str]
     constants: Mapping[Node, torch.Tensor]
     places: Mapping[str, int]  # of what it returns, by name, among the results of `graph`
+    objective: Objective | None = None
+    frozen: frozenset[str] = frozenset()  # first names of parameters that require no gradient
+
+    @property
+    def terms(self) -> dict[Node, float]:
+        """The terms of the loss, and the share of each."""
+        returned = self.graph.output_node().args[0]
+        assert isinstance(returned, tuple | list)
+        listed = self.objective.terms if self.objective else ()
+        return {returned[each.place]: each.share for each in listed}  # type: ignore[misc]
 
     @property
     def outputs(self) -> dict[str, Node]:
@@ -41,9 +69,10 @@ class Capture:
 
 def capture(module: nn.Module, example_inputs: Any) -> Capture:
     """The operations of a module on inputs of the shapes of the examples."""
-    args, kwargs = _arguments(example_inputs)
+    args, kwargs = example_arguments(example_inputs)
     try:
-        program = torch.export.export(module, args, kwargs, strict=False)
+        with _without_own_gradients(module):
+            program = torch.export.export(module, args, kwargs, strict=False)
     except BadInput:  # of a module of ours around the user's
         raise
     except Exception as error:
@@ -54,7 +83,28 @@ def capture(module: nn.Module, example_inputs: Any) -> Capture:
     return _captured(module, program)
 
 
-def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+@contextmanager
+def _without_own_gradients(module: nn.Module) -> Iterator[None]:
+    """Refuses gradients that a module has written itself: the exporter would leave them out."""
+    before = torch.autograd.Function.__dict__["apply"]
+
+    def apply(kind: type, *given: Any, **more: Any) -> Any:
+        if kind.__module__.partition(".")[0] != "torch":
+            raise BadInput(
+                f"module {type(module).__name__}", kind.__name__,
+                "is an autograd.Function, whose backward the exporter leaves out",
+                "write it with torch operations, or as a torch.library.custom_op with register_autograd",
+            )  # fmt: skip
+        return before.__get__(None, kind)(*given, **more)
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = before  # type: ignore[method-assign]
+
+
+def example_arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and named inputs, as copies: the exporter takes one tensor given twice for one input."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
@@ -92,10 +142,21 @@ def _captured(module: nn.Module, program: torch.export.ExportedProgram) -> Captu
             assert spec.target is not None
             constants[node] = _constant(program, spec.target)
     flat = _flat(program.graph_module)
+    _check_sizes(type(module).__name__, flat)
     return Capture(
         name=type(module).__name__, graph=flat, parameters=parameters, inputs=inputs, constants=constants,
-        places=_outputs(program),
+        places=_outputs(program), frozen=_frozen(module),
     )  # fmt: skip
+
+
+def _check_sizes(name: str, graph: Graph) -> None:
+    """Refuse a module in which the values of tensors decide how large others are."""
+    for node in graph.nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise BadInput(
+                f"module {name}", op_name(node), "makes tensors whose sizes depend on values",
+                "use a fixed size, such as the most elements there can be, and mask the rest",
+            )  # fmt: skip
 
 
 def _names(module: nn.Module) -> dict[int, tuple[str, ...]]:
@@ -103,6 +164,10 @@ def _names(module: nn.Module) -> dict[int, tuple[str, ...]]:
     for name, parameter in module.named_parameters(remove_duplicate=False):
         found[id(parameter)] = (*found.get(id(parameter), ()), name)
     return found
+
+
+def _frozen(module: nn.Module) -> frozenset[str]:
+    return frozenset(name for name, each in module.named_parameters() if not each.requires_grad)
 
 
 def _constant(program: torch.export.ExportedProgram, target: str) -> torch.Tensor:

@@ -13,6 +13,7 @@ from trainwright.runtime.tracing.groups import (
     Group,
     class_axis,
     contracted,
+    is_entropy,
     operands,
     original,
     source_of,
@@ -72,7 +73,7 @@ def _orders(reading: Reading, group: Group, node: Node) -> Iterator[tuple[Node, 
     if group.kind == "matmul":
         left, _ = operands(node)
         yield left, all_leaves(reading.axes[left])
-    elif group.kind == "loss":
+    elif is_entropy(group):
         logits, classes = operand(node, 0), class_axis(reading, node)
         others = [axis for axis in reading.axes[logits] if axis is not classes]
         yield logits, all_leaves((*others, classes))
@@ -144,7 +145,7 @@ def _order_of(
 ) -> Axis:
     """The order of a result: as it is wanted, or like that of the first input with the same dims."""
     own = all_leaves(reading.axes[node])
-    if group.kind == "loss":
+    if is_entropy(group):
         return _answers(reading, node, order)
     if group.kind == "matmul":
         return own

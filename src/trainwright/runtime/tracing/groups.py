@@ -16,6 +16,7 @@ _ANCHORS: Mapping[str, Kind] = {
     "scaled_dot_product_attention": "attention",
     "embedding": "gather",
     "cross_entropy_loss": "loss",
+    "loss_term": "loss",
     "layer_norm": "norm",
     "rms_norm": "norm",
     "mixture": "permute",
@@ -32,6 +33,11 @@ class Group:
     frozen: set[Factor] = field(default_factory=set)
 
 
+def is_entropy(group: Group) -> bool:
+    """Whether an operator is a cross entropy that parts of a vocabulary make up."""
+    return group.kind == "loss" and op_name(group.nodes[0]) == "cross_entropy_loss"
+
+
 def source_of(node: Node) -> Node:
     """What a node's tensor is made from: itself, or the node that it is a view of."""
     while is_view(node):
@@ -45,6 +51,20 @@ def sources(node: Node) -> Iterator[Node]:
         if op_name(node) == "cross_entropy_loss" and each is not node.args[0]:
             continue
         yield source_of(each)
+
+
+def sources_within(group: Group, node: Node) -> set[Node]:
+    """What a group reads from outside to make one of its nodes, seen through views."""
+    inside, found, waiting = set(group.nodes), set[Node](), [node]
+    seen = {node}
+    while waiting:
+        for each in sources(waiting.pop()):
+            if each not in inside:
+                found.add(each)
+            elif each not in seen:
+                seen.add(each)
+                waiting.append(each)
+    return found
 
 
 def original(node: Node) -> Node:
@@ -82,6 +102,8 @@ def kind_of(reading: Reading, node: Node) -> Kind:
         *leaves(reading.axes[node][-1]),
         *contracted(reading, node),
     }
+    if not contracted(reading, node):
+        return "elementwise"  # over an axis of size 1, nothing is summed
     if values[0] and roles[1] == "weight" and flat:
         return "matmul"
     return "product" if all(values) and name != "addmm" else "elementwise"

@@ -9,10 +9,11 @@ from torch.fx import Node
 from trainwright.runtime.tracing.axes import VIEWS, Reading, rename
 from trainwright.runtime.tracing.draft import Draft
 from trainwright.runtime.tracing.factors import Axes, Factor, leaves
-from trainwright.runtime.tracing.groups import class_axis, source_of
+from trainwright.runtime.tracing.groups import class_axis, is_entropy, source_of
 from trainwright.runtime.tracing.local import Causal, attention, dropout, product, table_rows
 from trainwright.runtime.tracing.nodes import arguments, call_with, op_name, operand
 from trainwright.runtime.tracing.replay import Replay, Step, Stored, build_stored, call, expand, reshape
+from trainwright.runtime.tracing.sample_sizes import SIZED
 from trainwright.runtime.tracing.traced import Inputs
 from trainwright.runtime.work import IGNORED, Kernel, Work
 
@@ -32,13 +33,15 @@ def build_kernel(
     weight_names: Mapping[Node, str],
     constants: Mapping[Node, torch.Tensor],
     causal: Mapping[Node, Causal | None],
+    batch: int,
 ) -> Kernel:
     """The kernel that carries out a draft's nodes on any part of its tensors."""
     own = {factor: names[factor] for factor in draft.factors}
-    if draft.group.kind == "loss":
+    if is_entropy(draft.group):
         return _loss_kernel(reading, draft)
     steps = _steps(reading, draft, weight_names, causal)
     read = {each for node, _ in steps for each in node.all_input_nodes}
+    sized = any(_is_sized(node) for node in (*read.intersection(constants), *(node for node, _ in steps)))
     return Replay(
         names=own,
         inputs=tuple(_stored(reading, draft, node) for node in draft.inputs),
@@ -48,7 +51,13 @@ def build_kernel(
         },
         steps=steps,
         outputs=tuple(_stored(reading, draft, node) for node in draft.outputs),
+        samples=batch if sized else 0,
     )
+
+
+def _is_sized(node: Node) -> bool:
+    """Whether what a node does depends on the number of samples; views are found from axes."""
+    return bool(node.meta.get(SIZED)) and op_name(node) not in VIEWS and node.target is not rename
 
 
 def _stored(reading: Reading, draft: Draft, node: Node) -> Stored:
@@ -116,13 +125,15 @@ def _loss_kernel(reading: Reading, draft: Draft) -> Kernel:
     (source,) = draft.inputs
     (classes,) = draft.contracted
     place = draft.order[source].index(classes)
+    smoothing = float(arguments(draft.group.nodes[0])["label_smoothing"])
 
     def kernel(work: Work) -> tuple[torch.Tensor, ...]:
         logits, targets = work.inputs
         wide = logits.movedim(place, -1)
         found = F.cross_entropy(
-            wide.reshape(-1, wide.shape[-1]), targets.reshape(-1), reduction="none", ignore_index=IGNORED
-        )
+            wide.reshape(-1, wide.shape[-1]), targets.reshape(-1), reduction="none", ignore_index=IGNORED,
+            label_smoothing=smoothing,
+        )  # fmt: skip
         return (found.reshape(targets.shape),)
 
     return kernel

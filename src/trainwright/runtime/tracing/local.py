@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -115,15 +116,23 @@ def attention(reading: Reading, node: Node, causal: "Causal | None", place: int)
 
 def _for_heads(part: Part, tensor: torch.Tensor, wide: Axis, narrow: Axis) -> torch.Tensor:
     """Keys or values, one for each query head that is here."""
-    (queries,), (keys,) = wide, narrow
-    each = part.whole(queries) // part.whole(keys)
-    (low, high), (first, last) = part.span(queries), part.span(keys)
-    if each == 1 and (low, high) == (first, last):
+    queries, keys = _places(part, wide), _places(part, narrow)
+    each = prod(part.whole(factor) for factor in wide) // prod(part.whole(factor) for factor in narrow)
+    owners = [place // each for place in queries]
+    if owners == keys:
         return tensor
-    if low == first * each and high == last * each:
-        return tensor.repeat_interleave(each, -3)
-    owners = torch.arange(low, high, device=tensor.device) // each - first
-    return tensor.index_select(-3, owners)
+    if owners == [key for key in keys for _ in range(len(queries) // len(keys))]:
+        return tensor.repeat_interleave(len(queries) // len(keys), -3)
+    chosen = torch.tensor([keys.index(owner) for owner in owners], device=tensor.device)
+    return tensor.index_select(-3, chosen)
+
+
+def _places(part: Part, axis: Axis) -> list[int]:
+    """Which places along an axis are here; of an axis of several factors, counted over all of them."""
+    found = [0]
+    for factor in axis:
+        found = [place * part.whole(factor) + here for place in found for here in range(*part.span(factor))]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

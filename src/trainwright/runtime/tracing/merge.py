@@ -7,7 +7,7 @@ from torch.fx import Node
 from trainwright.model.graph import Kind
 from trainwright.runtime.tracing.axes import Reading, is_view
 from trainwright.runtime.tracing.blocks import Spot
-from trainwright.runtime.tracing.factors import all_leaves
+from trainwright.runtime.tracing.factors import Factor, all_leaves, leaves
 from trainwright.runtime.tracing.groups import (
     PRODUCTS,
     Group,
@@ -120,6 +120,8 @@ def _merge_soft(
         other = groups[each]
         if other is own or other.kind != "elementwise" or other.spot != own.spot:
             continue
+        if each in steady and node not in steady and _readers(each) > 1:
+            continue  # made from weights alone, and read elsewhere too: a result without the others' dims
         ruled = {_has_rules(reading, part) for part in (own, other)}
         if op_name(node) == "getitem" or (len(ruled) == 1 and _alike(reading, own, other, steady)):
             _join(groups, [other, own], "elementwise", masks)
@@ -132,6 +134,8 @@ def _has_rules(reading: Reading, group: Group) -> bool:
 def _alike(reading: Reading, one: Group, other: Group, steady: set[Node]) -> bool:
     """Whether all results in two groups have the same axes, but for those that are mixed."""
     frozen = one.frozen | other.frozen
+    if any((each in one.frozen) != (each in other.frozen) for each in _samples(reading)):
+        return False  # only one of them needs all samples at once
     shapes = {
         frozenset(each for each in all_leaves(reading.axes[node]) if each not in frozen)
         for part in (one, other)
@@ -139,6 +143,12 @@ def _alike(reading: Reading, one: Group, other: Group, steady: set[Node]) -> boo
         if node in reading.axes and node not in steady
     }
     return len(shapes) <= 1
+
+
+def _samples(reading: Reading) -> set[Factor]:
+    """The factors that samples lie along: the first axis of every input."""
+    inputs = [node for node in reading.graph.nodes if node.meta.get("role") == "input"]
+    return {factor for node in inputs for factor in leaves(reading.axes[node][0])}
 
 
 def _merge_tables(groups: dict[Node, Group], makers: Sequence[Node], masks: _Masks) -> None:
@@ -158,16 +168,31 @@ def _readers(node: Node) -> int:
 
 
 def _merge_products(groups: dict[Node, Group], makers: Sequence[Node], masks: _Masks) -> None:
-    """Products of one tensor with several weights, such as queries, keys and values."""
-    beside: dict[tuple[Node, Spot], Group] = {}
+    """Products of one tensor with several weights whose results meet, such as queries, keys and values.
+
+    Those that do not, such as queries and the first product of a parallel FFN, are split along other dims.
+    """
+    beside: dict[tuple[Node, Spot], list[Group]] = {}
+    reach = _reach(groups, makers, masks)
     for node in makers:
         own = groups[node]
         if own.kind != "matmul":
             continue
-        key = (source_of(operands(node)[0]), own.spot)
-        if key in beside:
-            _join(groups, [beside[key], own], "matmul", masks)
-        beside[key] = groups[node]
+        others = beside.setdefault((source_of(operands(node)[0]), own.spot), [])
+        meets = [each for each in others if any(reach[node] & reach[one] for one in each.nodes)]
+        if meets and _join(groups, [meets[0], own], "matmul", masks):
+            others.remove(meets[0])
+        others.append(groups[node])
+
+
+def _reach(groups: Mapping[Node, Group], makers: Sequence[Node], masks: _Masks) -> dict[Node, int]:
+    """What each node goes into before another product with weights, as bits."""
+    found = dict.fromkeys(makers, 0)
+    for node in reversed(makers):
+        onward = 0 if groups[node].kind == "matmul" else found[node]
+        for each in _read(node):
+            found[each] |= onward | masks.bit[node]
+    return found
 
 
 def _merge_rotations(groups: dict[Node, Group], makers: Sequence[Node], masks: _Masks) -> None:
@@ -177,9 +202,16 @@ def _merge_rotations(groups: dict[Node, Group], makers: Sequence[Node], masks: _
             continue
         pair = [groups.get(original(operand(node, place))) for place in range(2)]
         parts = [each for each in pair if each is not None and each.spot == groups[node].spot]
-        for kind in ("elementwise", "norm"):
-            if len(parts) == 2 and all(each.kind == kind for each in parts):
-                _join(groups, parts, kind, masks)
+        if len(parts) == 2 and not _outside(parts[0]) & _outside(parts[1]):
+            for kind in ("elementwise", "norm"):
+                if all(each.kind == kind for each in parts):
+                    _join(groups, parts, kind, masks)
+
+
+def _outside(group: Group) -> set[Node]:
+    """The values and weights that a group reads; a plan may split one reader of them and not the other."""
+    read = {original(each) for node in group.nodes for each in sources(node)}
+    return {each for each in read if each.meta.get("role") != "constant"} - set(group.nodes)
 
 
 def _ordered(groups: Mapping[Node, Group]) -> list[Group]:

@@ -82,7 +82,7 @@ def _node_roles(reading: Reading, draft: Draft) -> _Named:
         name = op_name(node)
         if name == "scaled_dot_product_attention":
             yield from _attention_roles(reading, node)
-        elif name == "cross_entropy_loss":
+        elif name in ("cross_entropy_loss", "cross_entropy_each", "likelihood_each"):
             tokens = len(reading.axes[source_of(operand(node, 0))]) > 2
             yield from _single(leaves(class_axis(reading, node)), "vocab" if tokens else "classes")
         elif name == "mixture":

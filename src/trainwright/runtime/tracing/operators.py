@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch.fx import Node
@@ -9,12 +10,13 @@ from torch.fx import Node
 from trainwright.model.graph import Element, Op, Region, Tensor
 from trainwright.runtime.tracing.axes import Reading
 from trainwright.runtime.tracing.draft import Draft
-from trainwright.runtime.tracing.experts import is_mixture, mixture_ops
+from trainwright.runtime.tracing.experts import is_mixture, mixture_ops, mixture_weights
 from trainwright.runtime.tracing.factors import all_leaves
-from trainwright.runtime.tracing.groups import original
+from trainwright.runtime.tracing.groups import is_entropy, original, sources_within
+from trainwright.runtime.tracing.learned import LEARNED
 from trainwright.runtime.tracing.local import Causal
 from trainwright.runtime.tracing.names import Names
-from trainwright.runtime.tracing.nodes import module_path, op_name
+from trainwright.runtime.tracing.nodes import arguments, module_path, op_name
 
 _LINEAR = {
     "add", "sub", "neg", "cat", "slice", "select", "getitem", "split", "chunk", "split_with_sizes", "unbind",
@@ -31,6 +33,7 @@ class Writer:
     names: Names
     weight_names: Mapping[Node, str]
     causal: Mapping[Node, Causal | None]
+    shares: Mapping[Node, float]  # of the terms of the loss
     values: dict[Node, str] = field(default_factory=dict)  # the tensor that each node's result is
     _taken: dict[tuple[object, str], int] = field(default_factory=dict)
 
@@ -38,13 +41,15 @@ class Writer:
         """The operator of a draft, or those of a mixture; `read_as` names values from other blocks."""
         inputs = tuple(self._tensor(draft, node, self._read_name(node, read_as)) for node in draft.inputs)
         if is_mixture(draft):
-            ops = mixture_ops(draft, inputs[0])
+            ops = tuple(map(partial(_with_elements, draft), mixture_ops(draft, inputs[0])))
             self.values[draft.outputs[0]] = ops[-1].output.name
             return ops
         return (self._write_one(draft, inputs),)
 
     def _write_one(self, draft: Draft, inputs: tuple[Tensor, ...]) -> Op:
         weights = tuple(self._tensor(draft, node, self.weight_names[node]) for node in _main_first(draft))
+        read = [(node, each.name) for node, each in zip(draft.inputs, inputs, strict=True)]
+        read += [(node, self.weight_names[node]) for node in draft.weights]
         name = self._op_name(draft, weights)
         outputs = self._outputs(draft, name)
         spot = draft.group.spot
@@ -59,8 +64,24 @@ class Writer:
             contracted=self.names.of(spot, draft.contracted),
             saved=self._saved(draft, name, inputs, outputs),
             **self._mask(draft),  # type: ignore[arg-type]
+            **self._loss(draft),  # type: ignore[arg-type]
             frozen=self._frozen(draft),
+            serves=self._serves(draft, read, outputs),
         )
+
+    def _serves(
+        self, draft: Draft, read: Sequence[tuple[Node, str]], outputs: Sequence[Tensor]
+    ) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The results that each input and weight goes into, where there are several."""
+        if len(outputs) < 2:
+            return ()
+        found: dict[str, dict[str, None]] = {name: {} for _, name in read}
+        for made, output in zip(draft.outputs, outputs, strict=True):
+            origins = sources_within(draft.group, made)
+            for node, name in read:
+                if node in origins:
+                    found[name][output.name] = None
+        return tuple((name, tuple(results)) for name, results in found.items())
 
     def _read_name(self, node: Node, read_as: Mapping[Node, str]) -> str:
         made = original(node)
@@ -106,6 +127,8 @@ class Writer:
     ) -> tuple[Tensor, ...]:
         """What the backward reads again."""
         spot, kind = draft.group.spot, draft.group.kind
+        if kind == "loss" and not is_entropy(draft.group):
+            return ()
         if kind == "loss":
             return (Tensor(name=f"{name}.softmax", dims=inputs[0].dims, element="fp32"),)
         if kind == "attention":
@@ -150,11 +173,24 @@ class Writer:
         causal = self.causal[draft.group.nodes[0]]
         return {"causal": causal is not None, "window": causal.window if causal else None}
 
+    def _loss(self, draft: Draft) -> dict[str, object]:
+        if draft.group.kind != "loss":
+            return {}
+        (node,) = draft.group.nodes
+        smoothing = float(arguments(node)["label_smoothing"]) if is_entropy(draft.group) else 0.0
+        return {"share": self.shares.get(node, 0.0), "smoothing": smoothing}
+
     def _frozen(self, draft: Draft) -> tuple[str, ...]:
         known = self.names.blocks[draft.group.spot]
         if draft.group.kind in ("matmul", "product", "attention", "gather", "loss"):
             return ()
         return tuple(sorted(known[each] for each in draft.group.frozen if each in draft.factors))
+
+
+def _with_elements(draft: Draft, op: Op) -> Op:
+    """An operator of a mixture whose frozen weights are such."""
+    elements = {name: _element(node) for name, node, _ in mixture_weights(draft)}
+    return replace(op, weights=tuple(replace(each, element=elements[each.name]) for each in op.weights))
 
 
 def is_linear(draft: Draft) -> bool:
@@ -175,7 +211,9 @@ def _element(node: Node) -> Element:
     dtype = node.meta["val"].dtype
     if dtype == torch.bool:
         return "mask"
-    return "activation" if dtype.is_floating_point else "index"
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return "index"
+    return "activation" if original(node).meta.get(LEARNED, True) else "no_gradient"
 
 
 def _main_first(draft: Draft) -> list[Node]:

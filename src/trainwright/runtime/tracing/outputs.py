@@ -17,8 +17,6 @@ from trainwright.runtime.work import Work
 
 def build_output(reading: Reading, draft: Draft, node: Node, value: str) -> Output:
     """The output that a node is: a value of the graph, seen as the module returns it."""
-    if draft.group.kind == "loss":
-        return Output(value=value, arrange=lambda tensor: tensor, mean=True)
     return Output(value=value, arrange=_arranged(reading, draft, node))
 
 

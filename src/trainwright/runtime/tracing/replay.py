@@ -106,11 +106,23 @@ class Replay:
     constants: Mapping[Node, tuple[torch.Tensor, Axes]]
     steps: tuple[tuple[Node, Step], ...]
     outputs: tuple[Stored, ...]
+    samples: int = 0  # that it holds for; 0: any number
     _moved: dict[tuple[Node, torch.device], torch.Tensor] = field(default_factory=dict)
     _shapes: dict[tuple[Span, ...], dict[int, list[int]]] = field(default_factory=dict)
 
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """Those of its results."""
+        return tuple(stored.node.meta["val"].dtype for stored in self.outputs)
+
     def __call__(self, work: Work) -> tuple[torch.Tensor, ...]:
         """The operator's results, or its part of them."""
+        if self.samples and work.sizes["batch"] != self.samples:
+            raise BadInput(
+                f"op {work.op.name}: samples of a microbatch", work.sizes["batch"],
+                f"it was traced for {self.samples}, and what it does depends on their number",
+                "trace the module with as many samples",
+            )  # fmt: skip
         try:
             return self._results(work)
         except (RuntimeError, IndexError) as error:

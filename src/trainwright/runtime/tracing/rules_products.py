@@ -122,6 +122,28 @@ def loss(reading: Reading, node: Node) -> Axes:
     return ()
 
 
+def answered(reading: Reading, node: Node) -> Axes:
+    """A loss for each answer: the classes, which lie along the second axis, are mixed."""
+    logits, targets, weight = operand(node, 0), operand(node, 1), node.args[2]
+    axes = reading.axes[logits]
+    place = 1 if len(axes) > 1 else 0
+    kept = (*axes[:place], *axes[place + 1 :])
+    by_class = len(shape(targets)) < len(axes)
+    for axis, wanted in enumerate(kept if by_class else axes):
+        targets = reading.fit(node, targets, axis, wanted)
+    if isinstance(weight, Node):
+        reading.fit(node, weight, 0, axes[place])
+    reading.freeze(node, [axes[place]])
+    return kept
+
+
+def counted(reading: Reading, node: Node) -> Axes:
+    """What each answer counts: by its target, and by the weights of all classes."""
+    weight = node.args[1]
+    reading.freeze(node, reading.axes[weight] if isinstance(weight, Node) else ())
+    return reading.axes[operand(node, 0)]
+
+
 def convolved(reading: Reading, node: Node) -> Axes:
     """A convolution keeps samples and makes channels; all else is mixed."""
     given = arguments(node)

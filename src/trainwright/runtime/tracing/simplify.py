@@ -9,7 +9,7 @@ from torch.fx import Graph, Node
 
 from trainwright.runtime.tracing.capture import Capture
 from trainwright.runtime.tracing.inplace import write_out
-from trainwright.runtime.tracing.nodes import arguments, call_with, op_name, shape
+from trainwright.runtime.tracing.nodes import arguments, call_with, item_index, op_name, operand, shape
 
 aten = torch.ops.aten
 
@@ -49,6 +49,9 @@ def _leave_out(graph: Graph, node: Node) -> None:
         node.target, node.args, node.kwargs = aten.reshape.default, (node.args[0], list(shape(node))), {}
     elif op_name(node) == "expand_as":
         node.target, node.args = aten.expand.default, (node.args[0], list(shape(node)))
+    elif op_name(node) == "getitem" and op_name(operand(node, 0)) == "broadcast_tensors":
+        source = arguments(operand(node, 0))["tensors"][item_index(node)]
+        node.target, node.args = aten.expand.default, (source, list(shape(node)))
 
 
 def _fold(captured: Capture, graph: Graph) -> dict[Node, torch.Tensor]:

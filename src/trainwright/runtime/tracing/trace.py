@@ -8,22 +8,25 @@ from torch.fx import Node
 
 from trainwright.errors import BadInput
 from trainwright.runtime.tracing.assemble import Parts, assemble
+from trainwright.runtime.tracing.averaging import check_average
 from trainwright.runtime.tracing.axes import Reading
 from trainwright.runtime.tracing.blocks import find_layers, place_nodes
 from trainwright.runtime.tracing.capture import Capture, capture
 from trainwright.runtime.tracing.draft import Draft, arrange_inputs, draft_all
 from trainwright.runtime.tracing.groups import needed
 from trainwright.runtime.tracing.inplace import changes_buffer
+from trainwright.runtime.tracing.learned import mark_learned
 from trainwright.runtime.tracing.merge import merge
 from trainwright.runtime.tracing.mixture import recognise_mixtures
 from trainwright.runtime.tracing.names import name_factors
 from trainwright.runtime.tracing.nodes import arguments, op_name, shape
+from trainwright.runtime.tracing.objective import find_objective
 from trainwright.runtime.tracing.rewrite import rewrite
+from trainwright.runtime.tracing.rules_recurrences import RECURRENCES
+from trainwright.runtime.tracing.sample_sizes import mark_sized
 from trainwright.runtime.tracing.separate import separate
 from trainwright.runtime.tracing.simplify import simplify
 from trainwright.runtime.tracing.traced import Traced
-
-_RECURRENCES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def trace(module: nn.Module, example_inputs: Any) -> Traced:
@@ -33,10 +36,15 @@ def trace(module: nn.Module, example_inputs: Any) -> Traced:
     least two of them. The module is traced as it stands: with dropout if it is in training mode, and in
     the dtype of its parameters.
     """
-    captured = rewrite(recognise_mixtures(simplify(capture(module, example_inputs))))
+    captured = simplify(capture(module, example_inputs))
+    mark_sized(module, example_inputs, captured)
+    captured = find_objective(captured)
+    check_average(module, example_inputs, captured)
+    captured = rewrite(recognise_mixtures(captured))
     batch = _check(captured)
     captured, reading = separate(captured)
     _mark(captured)
+    mark_learned(captured)
     drafts = _drafts(module, captured, reading)
     names = name_factors(reading, drafts, list(captured.inputs))
     return assemble(Parts(captured=captured, reading=reading, drafts=drafts, names=names, batch=batch))
@@ -44,7 +52,7 @@ def trace(module: nn.Module, example_inputs: Any) -> Traced:
 
 def _drafts(module: nn.Module, captured: Capture, reading: Reading) -> list[Draft]:
     """The operators of a module, with copies between them where the order of dims must change."""
-    outputs, layers = list(captured.outputs.values()), find_layers(module)
+    outputs, layers = [*captured.outputs.values(), *captured.terms], find_layers(module)
     while True:
         nodes = needed(list(captured.graph.nodes), outputs)
         drafts = draft_all(reading, merge(reading, nodes, place_nodes(nodes, layers)), outputs)
@@ -73,13 +81,9 @@ def _check(captured: Capture) -> int:
             "give two or more samples, along the first axis of every input",
         )  # fmt: skip
     for node in captured.graph.nodes:
-        if op_name(node) == "cross_entropy_loss":
-            _check_loss(captured.name, node)
-        elif (
-            op_name(node) == "batch_norm" and arguments(node)["training"] and arguments(node)["running_mean"]
-        ):
+        if op_name(node) == "batch_norm" and _keeps_statistics(node):
             raise changes_buffer(captured.name, op_name(node))
-        elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             _check_random(captured.name, node)
     return samples[0]
 
@@ -89,26 +93,15 @@ def _keeps_statistics(node: Node) -> bool:
     return bool(given["training"] and given["running_mean"] is not None)
 
 
-def _check_loss(name: str, node: Node) -> None:
-    given = arguments(node)
-    if given["weight"] is not None or given["reduction"] != 1 or given["label_smoothing"]:
-        raise BadInput(
-            f"loss of {name}", op_name(node), "is not the plain mean over answers",
-            "use cross_entropy without weights and smoothing, and with reduction mean",
-        )  # fmt: skip
-    if any(user.op != "output" for user in node.users):
-        raise BadInput(
-            f"loss of {name}", op_name(node), "is not what the module returns, but goes on in it",
-            "return the loss as it is",
-        )  # fmt: skip
-
-
 def _check_random(name: str, node: Node) -> None:
-    """Only dropout draws the same numbers under every plan; a recurrence is not split, even on samples."""
-    if op_name(node) in _RECURRENCES:
+    """Only dropout draws the same numbers under every plan; inside a recurrence it does not."""
+    if op_name(node) in RECURRENCES:
+        given = arguments(node)
+        if not (given["dropout"] and given["train"]):
+            return
         raise BadInput(
-            f"module {name}", op_name(node), "does a recurrence in one operation, which no rule splits",
-            "write its steps out with nn.Linear, or use attention",
+            f"module {name}", op_name(node), f"drops {given['dropout']:g} of its values between its layers",
+            "use recurrences of one layer each, with nn.Dropout between them",
         )  # fmt: skip
     if op_name(node) not in ("dropout", "scaled_dot_product_attention"):
         raise BadInput(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from trainwright.model.graph import Graph
-from trainwright.runtime.work import Kernel
+from trainwright.runtime.work import Kernel, is_bias
 
 Inputs = Mapping[str, torch.Tensor]  # what the module is given, by name
 
@@ -26,14 +26,17 @@ class Part:
 class Weight:
     """Where a weight of the graph is kept in the module: a parameter, or a part of a part of it.
 
-    `names` are all names under which the module knows the parameter; `shape` is that of the weight, before
-    its axes are put in `order`.
+    `names` are all names under which the module knows the parameter, which has `rank` axes; `shape` is that
+    of the weight, before its axes are put in `order`. One that is not `trained` is frozen, or no loss depends
+    on it.
     """
 
     names: tuple[str, ...]
+    rank: int
     shape: tuple[int, ...]
     parts: tuple[Part, ...] = ()
     order: tuple[int, ...] = ()
+    trained: bool = True
 
     def load(self, parameter: torch.Tensor) -> torch.Tensor:
         """The weight, from the parameter."""
@@ -64,12 +67,14 @@ class Given:
 class Output:
     """Something that the module returns: a value of the graph, and how it is arranged there.
 
-    `mean` says that it is a loss: the mean of the value over the answers whose targets count.
+    A loss has `terms` instead: values whose mean counts a share each, over the answers whose targets count
+    where there are any; `constant` is added to them.
     """
 
     value: str  # BLOCK/TENSOR
-    arrange: Callable[[torch.Tensor], torch.Tensor]
-    mean: bool = False
+    arrange: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+    terms: tuple[tuple[str, float], ...] = ()
+    constant: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +85,8 @@ class Traced:
     `BLOCK/WEIGHT`, or `WEIGHT` if it is tied. `inputs` are the module's inputs by the value (`input/NAME`)
     that each of them is. `targets` compute the right answers of a loss from all inputs, laid out as its
     result and with -100 for those that do not count; the kernel of a loss is given them after its inputs.
-    `notes` say what is kept whole, and why. The kernels hold for any number of samples, but for sequences as
-    long as those of the example: `seq`.
+    `notes` say what is kept whole, and why. The kernels hold for any number of samples if `any_batch`, else
+    for microbatches of `batch` samples, as in the example; and for sequences as long as its: `seq`.
     """
 
     graph: Graph
@@ -92,4 +97,14 @@ class Traced:
     outputs: Mapping[str, Output]
     notes: tuple[str, ...]
     batch: int
+    any_batch: bool
     seq: int
+
+    @property
+    def decayed(self) -> frozenset[str]:
+        """The weights that decay: those of parameters with two axes or more, biases apart.
+
+        Axes of size 1 are no dims of the graph, and one axis may be several dims.
+        """
+        found = (key for key, each in self.weights.items() if each.rank > 1 and not is_bias(each.names[0]))
+        return frozenset(found)

@@ -15,20 +15,28 @@ from trainwright.runtime.work import IGNORED, Work, op_seed
 
 
 def evaluate(
-    traced: Traced, parameters: Mapping[str, torch.Tensor], inputs: Inputs, seed: int = 0
+    traced: Traced,
+    parameters: Mapping[str, torch.Tensor],
+    inputs: Inputs,
+    seed: int = 0,
+    *,
+    drops: bool = True,
 ) -> dict[str, torch.Tensor]:
-    """What the module returns, by name, from its parameters and inputs by name."""
+    """What the module returns, by name, from its parameters and inputs by name; without dropout if asked."""
     values = {value: given.load(inputs[given.name]) for value, given in traced.inputs.items()}
     counted: dict[str, torch.Tensor] = {}
     for instance in wire(traced.graph):
-        work = build_work(traced, instance, parameters, values, inputs, seed)
+        work = replace(build_work(traced, instance, parameters, values, inputs, seed), learns=drops)
         values |= dict(zip(instance.outputs, results_of(traced, instance, work, values), strict=True))
         if instance.name in traced.targets:
             counted[instance.outputs[0]] = (work.inputs[-1] != IGNORED).sum()
     found: dict[str, torch.Tensor] = {}
     for name, output in traced.outputs.items():
-        value = values[output.value]
-        found[name] = value.sum() / counted[output.value] if output.mean else output.arrange(value)
+        if output.value:
+            found[name] = output.arrange(values[output.value])
+            continue
+        means = [(values[each].sum() / counted.get(each, 1), share) for each, share in output.terms]
+        found[name] = sum((mean * share for mean, share in means), torch.tensor(output.constant))
     return found
 
 
