@@ -191,7 +191,15 @@ def test_a_measured_step_stands_beside_the_predicted(page: Any, address: str, tm
     page.wait_for_selector("#answer:not(.busy) .chart canvas")
     page.set_input_files("#predicted", str(predicted))
     page.set_input_files("#measured", str(measured))
-    page.wait_for_selector("#measured-answer .chart canvas, #measured-answer .error")
+    page.wait_for_selector("#measured-answer .error")
+    assert "measured.json was edited or damaged since it was written" in page.inner_text("#measured-answer")
+    del trace["checksum"]
+    accepted = tmp_path / "accepted.json"
+    accepted.write_text(json.dumps(trace))
+    page.set_input_files("#measured", str(accepted))
+    page.wait_for_selector(
+        "#measured-answer .chart canvas, #measured-answer .error:not(:has-text('damaged'))"
+    )
     assert "tiny, dp2" in page.inner_text("#measured-answer h2")
     shown = page.locator("#measured-answer tbody tr").first.locator("td").all_inner_texts()
     assert float(shown[2]) == pytest.approx(1.25 * float(shown[1]), rel=1e-3)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
@@ -17,15 +17,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "config",
         metavar="CONFIG",
-        help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python or "
-        'flags, DeepSpeed\'s JSON, or a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b")',
+        help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python "
+        "(FILE.py:FUNCTION) or flags, DeepSpeed's JSON, an answer of trainwright plan --json, or a strategy "
+        '("dp8 tp4 pp2 mb1 zero1 1f1b")',
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
     parser.add_argument(
-        "--model", metavar="MODEL", help="a catalog name, a config.json, or a TOML file, if not in CONFIG"
+        "--model", metavar="MODEL", help="a catalog name, a config.json, or a TOML file (default: by CONFIG)"
     )
-    parser.add_argument("--batch", metavar="N", help="sequences per step, if not in CONFIG")
-    parser.add_argument("--seq", metavar="N", help="tokens per sequence, if not in CONFIG")
+    parser.add_argument("--batch", metavar="N", help="sequences per step (default: that of CONFIG)")
+    parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: that of CONFIG)")
+    parser.add_argument(
+        "--micro-batch", metavar="N", help="sequences per microbatch (default: that of CONFIG)"
+    )
+    parser.add_argument("--precision", metavar="NAME", help="bf16, fp16, fp8, … (default: that of CONFIG)")
+    parser.add_argument(
+        "--vocab",
+        metavar="N",
+        help="entries of the vocabulary (default: by CONFIG or --model)",
+    )
+    parser.add_argument(
+        "--set", action="append", metavar="NAME=VALUE",
+        help="a variable of a script, before what it sets itself; 1=VALUE for $1; repeatable",
+    )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
     parser.add_argument(
@@ -33,25 +47,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class Advised(NamedTuple):
+    """What was advised on, with which notes."""
+
+    notes: tuple[str, ...]
+    configured: "Configured"
+    subject: "Subject"
+    advice: "Advice"
+
+
 def run(options: argparse.Namespace) -> int:
     """Read, predict, compare; show or write it."""
+    from trainwright.report.files import render_json
+
+    found = advised(options)
+    save_advised(options, found)
+    if options.json == "-":
+        print(render_json(_tree(found.notes, found.configured, found.advice)), end="")
+    else:
+        _show(*found)
+    return 0
+
+
+def advised(options: argparse.Namespace) -> Advised:
+    """Advice on the configuration that the options name."""
     from trainwright.cli.configured import parse_configured, parse_job
-    from trainwright.report.files import render_json, save_text
     from trainwright.search.advice import advise
 
     configured = parse_configured(options)
     subject, job = parse_job(options, configured)
     configured = replace(configured, global_batch=int(job.global_batch))
-    advice = advise(job, configured.strategy)
     notes = (subject.title, *_notes(options, configured, subject), *subject.basis)
-    if options.json:
-        text = render_json(_tree(notes, configured, advice))
-        if options.json == "-":
-            print(text, end="")
-            return 0
+    return Advised(notes, configured, subject, advise(job, configured.strategy))
+
+
+def save_advised(options: argparse.Namespace, found: Advised) -> None:
+    """Write the file that the options name, if any."""
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
+
+    if options.json and options.json != "-":
+        text = render_json(_tree(found.notes, found.configured, found.advice))
         save_text(Path(options.json), text)
-    _show(notes, configured, subject, advice)
-    return 0
 
 
 def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from trainwright.cli.request import Request
 from trainwright.economics.batch import batch_charge
 from trainwright.estimate.types import Array
 from trainwright.plan.strategy import ORDERS, Strategy
-from trainwright.report.files import render_csv
 from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
@@ -128,10 +127,9 @@ def json_of(answer: Answer) -> Mapping[str, object]:
     }
 
 
-def csv_of(answer: Answer) -> str:
+def csv_rows(answer: Answer) -> list[dict[str, object]]:
     """The strategies, one row each: rank, knobs, predictions, parts of time and memory."""
-    rows = [summary_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
-    return render_csv(list(rows[0]), rows)
+    return [summary_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
 
 
 def summary_row(rank: int, summary: Summary) -> dict[str, object]:

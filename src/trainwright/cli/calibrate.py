@@ -29,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cluster.load import load_cluster
     from trainwright.cost.load import load_constants
     from trainwright.cost.source import build_source
-    from trainwright.report.files import render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
     from trainwright.report.kineto import load_kineto
     from trainwright.validate.trace_fit import refine
 

@@ -1,6 +1,7 @@
 """`trainwright compare`: a predicted and a measured step side by side."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,11 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read both, compare, write and show."""
-    from trainwright.report.files import render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
 
-    compared = _compared(
-        Path(options.predicted), [Path(each) for each in options.measured], _parse_step(options.step)
-    )
+    step = _parse_step(options.step)
+    compared = _compared(Path(options.predicted), [Path(each) for each in options.measured], step)
+    for path in compared.unsealed:
+        print(f"trainwright: {path} has no checksum: it is not verified", file=sys.stderr)
     text = render_json(_tree(compared))
     if options.json and options.json != "-":
         save_text(Path(options.json), text)
@@ -45,6 +48,7 @@ class _Compared(NamedTuple):
     about: "Mapping[str, str]"
     cost: str  # what the prediction rests on
     comparison: "Comparison"
+    unsealed: tuple[str, ...] = ()  # files of ours without a checksum
 
 
 def tree_of(predicted: Path, measured: Path) -> dict[str, object]:
@@ -59,7 +63,9 @@ def _compared(predicted_path: Path, measured_paths: "Sequence[Path]", step: int 
     predicted = load_trace(predicted_path)
     measured = _measured(measured_paths, step, predicted)
     comparison = compare(predicted.timeline, measured.timeline)
-    return _Compared(measured.about, predicted.about.get("cost", ""), comparison)
+    read = ((predicted_path, predicted), (measured_paths[0], measured))
+    unsealed = tuple(str(path) for path, trace in read if not trace.sealed)
+    return _Compared(measured.about, predicted.about.get("cost", ""), comparison, unsealed)
 
 
 def _measured(paths: "Sequence[Path]", step: int | None, predicted: "SavedTrace") -> "SavedTrace":
@@ -73,6 +79,9 @@ def _measured(paths: "Sequence[Path]", step: int | None, predicted: "SavedTrace"
         timeline = measured_timeline([load_kineto(path) for path in paths], step)
         about = {**predicted.about, "kind": "measured", "profiler": "kineto"}
         return SavedTrace(timeline=timeline, about=about)
+    if step is not None:
+        rule = "is of a profiler's trace, and one of our own holds a single step"
+        raise BadInput("--step", step, rule, "leave it out")
     if len(paths) > 1:
         raise BadInput("MEASURED", len(paths), "traces of our own hold all processes in one", "name one")
     measured = load_trace(paths[0])
@@ -114,7 +123,7 @@ def _pair(pair: "Pair", total_s: float) -> dict[str, object]:
 def _show(compared: _Compared) -> None:
     from trainwright.report import tables
 
-    about, cost, comparison = compared
+    about, cost, comparison, _ = compared
     console, step = tables.open_console(), comparison.step
     tables.show(console, f"{about['model']}, {about['plan']}, sequences of {about['seq']} tokens")
     tables.show(console, *([f"Predicted by: {cost}"] if cost else []), "")

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli.refusal import refuse_given
+
 if TYPE_CHECKING:
     from trainwright.cli.handed import Handed
 
@@ -45,22 +47,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the plan in the target's words."""
-    options.cost = None
-    from trainwright.cli.handed import parse_handed
-
-    handed = parse_handed(options)
-    _check_islands(options, handed)
     if options.to == "chakra":
-        return _save_chakra(options, handed)
-    text = text_of(options, handed)
+        return _save_chakra(options)
+    handed, text = text_of(options)
     if options.out == "-":
         print(text, end="")
     else:
-        from trainwright.report.files import save_text
+        from trainwright.output_file import save_text
 
         save_text(Path(options.out), text)
         print(f"{options.out}: {handed.title}")
     return 0
+
+
+def text_of(options: argparse.Namespace) -> "tuple[Handed, str]":
+    """The plan that the options name, and what a target that reads text is to be given for it."""
+    from trainwright.cli.handed import parse_handed
+    from trainwright.errors import UnknownName
+    from trainwright.export.targets import TARGETS, export_text
+
+    if options.to not in TARGETS:
+        raise UnknownName("--to", options.to, [*TARGETS, "chakra"])
+    target = TARGETS[options.to]
+    refuse_given(options, ("stack", "per_class"), "is for --to chakra")
+    if not target.writes_hosts:
+        refuse_given(options, ("per_node",), f"says nothing to {target.name}, whose launcher counts devices")
+    handed = parse_handed(options)  # which knows the model of an answer
+    if not (target.writes_seq or options.model):
+        rule = f"says nothing to {target.name} without a model"
+        refuse_given(options, ("seq",), rule, "state --model too, or leave it out")
+    _check_islands(options, handed)
+    if handed.handover is None:
+        refuse_given(options, ("lenient",), "is for strategies, and this plan is written whole or not at all")
+        return handed, _general_text(options, handed)
+    return handed, export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
 
 
 def _check_islands(options: argparse.Namespace, handed: "Handed") -> None:
@@ -80,15 +100,6 @@ def _check_islands(options: argparse.Namespace, handed: "Handed") -> None:
     )  # fmt: skip
 
 
-def text_of(options: argparse.Namespace, handed: "Handed") -> str:
-    """The plan in the words of a target that reads text."""
-    from trainwright.export.targets import export_text
-
-    if handed.handover is not None:
-        return export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
-    return _general_text(options, handed)
-
-
 def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
     """A plan that no knobs describe, for those that take any plan."""
     from trainwright.errors import BadInput
@@ -100,7 +111,8 @@ def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
     plan, text = handed.plan, " ".join(options.plan)
     assert plan is not None
     if options.to == "trainwright":
-        return comment([f"trainwright run {options.model or 'MODEL'} THIS"]) + render_plan(plan)
+        length = f" --seq {handed.seq}" if options.seq else ""
+        return comment([f"trainwright run {options.model or 'MODEL'} THIS{length}"]) + render_plan(plan)
     if options.to not in ("torchrun", "slurm"):
         raise BadInput(
             f"--to {options.to} plan", text, "no strategy describes it, and only those can be told to others",
@@ -114,24 +126,30 @@ def _general_text(options: argparse.Namespace, handed: "Handed") -> str:
     used = spread(plan.devices, handed.per_node)
     launch = Launch(
         nodes=plan.devices // used, per_node=used,
-        program=own_program(options.model, text, None, None),
+        program=own_program(options.model, text, None, handed.seq if options.seq else None),
     )  # fmt: skip
     return (render_slurm if options.to == "slurm" else render_torchrun)(launch, [plan.name])
 
 
-def _save_chakra(options: argparse.Namespace, handed: "Handed") -> int:
+def _save_chakra(options: argparse.Namespace) -> int:
     """Traces of the lowered plan, and what else ASTRA-sim reads."""
     import sys
 
+    from trainwright.cli.handed import parse_handed
     from trainwright.cli.subject import parse_subject
     from trainwright.errors import BadInput
     from trainwright.export.chakra.files import chakra_files, check_folder
+    from trainwright.output_file import make_folder, save_bytes
     from trainwright.plan.expand import expand
     from trainwright.program.lower import lower
     from trainwright.program.setting import Setting
-    from trainwright.report.files import make_folder, save_bytes
     from trainwright.simulate.whole import check_size
 
+    rule = "says nothing to chakra, which has every device and every plan"
+    refuse_given(options, ("per_node", "lenient"), rule)
+    options.cost = None
+    handed = parse_handed(options)
+    _check_islands(options, handed)
     if not (options.model and options.cluster) or options.out == "-":
         rule = "needs a model, a cluster and a directory"
         raise BadInput("--to", "chakra", rule, "state --model, --cluster and --out")

@@ -1,18 +1,21 @@
 """What `trainwright plan --flexible` adds: plans beyond knobs, and why they win."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
 
 from trainwright.cli.request import Request
 from trainwright.errors import BadInput
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.program.setting import Setting
-from trainwright.report import tables
-from trainwright.search.flexible import Flexible, find_flexible
+from trainwright.report.tables import table
+from trainwright.search.flexible import DEGREES, Flexible, find_flexible
+from trainwright.search.space import knob_name
 from trainwright.units import render_bytes, render_duration
 
 
-def flexible_of(request: Request) -> Flexible:
-    """Search beyond knobs; for one batch, and for time."""
+def flexible_of(request: Request, fixes: Sequence[str]) -> Flexible:
+    """Search beyond knobs; for one batch, and for time, within the degrees and the precision fixed."""
     question = request.question
     if len(question.batches) > 1:
         raise BadInput("--flexible", "--batch-range", "compares plans at one batch", "state one with --batch")
@@ -20,28 +23,39 @@ def flexible_of(request: Request) -> Flexible:
         raise BadInput(
             "--flexible", question.objective, "looks for the fastest plan", "leave out --objective"
         )
+    for fix in fixes:
+        if knob_name(fix.partition("=")[0]) not in (*DEGREES, "precision"):
+            rule = "fixes what --flexible chooses layer by layer"
+            raise BadInput("--fix", fix, rule, "fix dp, tp, cp, pp, mb or precision, or leave out --flexible")
+    if len(question.fixed["precision"]) > 1:
+        raise BadInput("--flexible", "several precisions", "compares plans of one", "fix one precision")
     job = question.job
-    precision = PRECISIONS[question.fixed["precision"][0]]
     setting = Setting(
         graph=job.graph, cluster=job.cluster, stack=job.stack, efficiency=job.efficiency, seq=job.seq,
-        precision=precision,
+        precision=PRECISIONS[question.fixed["precision"][0]],
     )  # fmt: skip
     return find_flexible(question, setting)
 
 
-def show_flexible(found: Flexible, top: int) -> None:
-    """Print the plans that win, as `trainwright simulate` takes them, each with its reason."""
-    console = tables.open_console()
+def flexible_line(found: Flexible) -> str:
+    """How far the search went, and whether it was in vain."""
     searched = f"Beyond knobs: {found.drafted} plans drafted layer by layer, {found.simulated} simulated."
-    if not found.plans:
-        tables.show(console, searched, "None is faster than the best strategy.")
-        return
-    tables.show(console, searched)
+    return searched if found.plans else f"{searched} None is faster than the best strategy."
+
+
+def flexible_table(found: Flexible, top: int) -> Table:
+    """The plans that win, as `trainwright simulate` takes them, below the best strategy."""
     listed = [*([found.knobs] if found.knobs else []), *found.plans[:top]]
     rows = [[each.plan, render_duration(each.step_s), render_bytes(each.total_bytes)] for each in listed]
-    tables.show(console, tables.table("Simulated", ["plan", "step", "memory"], rows))
-    for reason in found.reasons[:top]:
-        tables.show(console, tables.indented(console, reason))
+    return table("Simulated", ["plan", "step", "memory"], rows)
+
+
+def flexible_rows(found: Flexible) -> list[dict[str, object]]:
+    """The plans that win as rows of the CSV of strategies, with the numbers that a simulation has."""
+    return [
+        {"strategy": each.plan, "step_s": each.step_s, "total_bytes": each.total_bytes}
+        for each in found.plans
+    ]
 
 
 def flexible_json(found: Flexible) -> Mapping[str, object]:

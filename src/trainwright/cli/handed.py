@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
-from trainwright.cli.subject import MOST_BATCH
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError
@@ -21,7 +20,7 @@ from trainwright.plan.expand import expand
 from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import PRECISIONS, Strategy, parse_strategy
 from trainwright.plan.zoo import build_zoo, parse_zoo
-from trainwright.search.usual import usual_batch_tokens
+from trainwright.search.usual import MOST_BATCH, usual_batch_tokens
 from trainwright.units import parse_whole
 
 _MOST_SEQ = 100_000_000
@@ -38,6 +37,7 @@ class Handed:
     handover: Handover | None = None
     plan: Plan | None = None
     per_node: int = DEVICES_PER_NODE
+    seq: int | None = None  # tokens per sequence, if they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def parse_handed(options: argparse.Namespace) -> Handed:
         return _of_strategy(options, parse_strategy(found["strategy"]["text"]), place_of(options))
     place = place_of(options)
     if is_file(text):
-        return _of_plan(load_plan(Path(text)), place)
+        return _of_plan(_with_batch(options, load_plan(Path(text))), place)
     words = text.split()
     if words and is_zoo(words):
         return _of_plan(_zoo(text, options, place), place)
@@ -164,11 +164,23 @@ def _zoo(text: str, options: argparse.Namespace, place: Place) -> Plan:
     return build_zoo(name, graph, place.cluster.count, batch, **parameters)
 
 
+def _with_batch(options: argparse.Namespace, plan: Plan) -> Plan:
+    """The plan of a file, which has a batch of its own; raises if another one is asked for."""
+    own = plan.batch * plan.microbatches
+    if options.batch and parse_whole(options.batch, "--batch", most=MOST_BATCH) != own:
+        rule = f"the plan has batch x microbatches = {own}"
+        raise BadInput("--batch", options.batch, rule, "leave it out, or change the file")
+    return plan
+
+
 def _of_plan(plan: Plan, place: Place) -> Handed:
     """A plan that was written down: as its strategy if it is the plan of one, else as it is."""
+    if place.cluster and plan.devices > place.cluster.count:
+        rule = f"has {place.cluster.count} devices, and the plan is for {plan.devices}"
+        raise BadInput("--cluster", place.cluster.name, rule, "use a larger cluster")
     strategy = _strategy_of(plan, place)
     if strategy is None:
-        return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node)
+        return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node, seq=place.seq)
     handover = Handover(
         strategy=strategy, global_batch=plan.batch * plan.microbatches, seq=place.seq, model=place.model,
         architecture=place.architecture, per_node=place.per_node,

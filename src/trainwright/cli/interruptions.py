@@ -61,6 +61,7 @@ _OPTIONS: Mapping[str, _Option] = {
         field="planned_s", unit="s", help=f"that each takes (default: {_USUAL.planned_s / 60:g} min)"
     ),
 }  # fmt: skip
+NAMES = (*(name.replace("-", "_") for name in _OPTIONS), "jitter")  # of all options here
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

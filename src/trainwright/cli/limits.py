@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 from math import inf
 
+from trainwright.cli.refusal import refuse_given
 from trainwright.cluster.load import load_cluster
 from trainwright.errors import BadInput
 from trainwright.units import parse_number, parse_whole
@@ -46,10 +47,8 @@ def parse_limits(options: argparse.Namespace) -> Limits | None:
             remedy = "add --max-days or --max-dollars"
             raise BadInput("--devices-range", options.devices_range, "goes with a deadline or budget", remedy)
         return None
-    for name in ("flexible", "pareto"):
-        if getattr(options, name):
-            remedy = "ask again with the count found"
-            raise BadInput(f"--{name}", options.cluster, "is for one cluster, not for the smallest", remedy)
+    rule, remedy = "is for one cluster, not for the smallest", "ask again with the count found"
+    refuse_given(options, ("flexible", "pareto"), rule, remedy)
     days, dollars = (
         parse_number(text, option, example) if text is not None else inf
         for text, option, example in (

@@ -1,14 +1,15 @@
 """The command line: one command per file, imported when it is asked for."""
 
-import argparse
-import importlib
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
 
-from trainwright.errors import InfeasiblePlan, TrainwrightError, one_line
+from trainwright.cli.command_parser import CommandParser, command_module
+from trainwright.cli.streams import drop_output, output_failure, prepare_streams
+from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError, UnknownName
+
+NO_ROOM = "there is not enough memory for this"
 
 COMMANDS = {
     "plan": "the best strategies for a model on a cluster, with time, memory, cost, and what limits them",
@@ -27,57 +28,69 @@ COMMANDS = {
 }
 
 
-_ELSEWHERE = {"serve": "trainwright.web.serve"}  # modules of commands that are not in this package
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and exit code 1, like every other bad input."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"trainwright: {one_line(message)}", file=sys.stderr)
-        raise SystemExit(1)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0, 1 for bad input, 2 if nothing is feasible, 130 if interrupted."""
     try:
-        code = _run(sys.argv[1:] if arguments is None else list(arguments))
-        sys.stdout.flush()
-        return code
+        prepare_streams()
+        return _run_to_end(sys.argv[1:] if arguments is None else list(arguments))
     except InfeasiblePlan as error:
         return _fail(error, 2)
     except TrainwrightError as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
-        print("trainwright: interrupted", file=sys.stderr)
-        return 130
+        return _fail("interrupted", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 141
+    except OSError as error:
+        return _fail(output_failure(error), 1)
+    except (MemoryError, RecursionError) as error:
+        return _fail(f"{NO_ROOM} ({type(error).__name__}); ask for less", 1)
 
 
-def _fail(error: TrainwrightError, code: int) -> int:
-    print(f"trainwright: {error}", file=sys.stderr)
+def _fail(error: TrainwrightError | str, code: int) -> int:
+    with suppress(OSError):  # nobody hears it where standard error is full, but the code says it too
+        print(f"trainwright: {error}", file=sys.stderr)
     return code
 
 
+def _run_to_end(arguments: Sequence[str]) -> int:
+    """Run a command until all that it prints has been taken."""
+    try:
+        return _run(arguments)
+    finally:
+        sys.stdout.flush()
+
+
 def _run(arguments: Sequence[str]) -> int:
-    name = next((each for each in arguments if not each.startswith("-")), "")
-    parser = _Parser(prog="trainwright", description="How to train this model on that cluster.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for each, help_text in COMMANDS.items():
-        description = help_text[0].upper() + help_text[1:] + "."
-        command = commands.add_parser(each, help=help_text, description=description)
-        if each == name:  # only the options of the command that was asked for
-            _module(each).add_arguments(command)
-    options = parser.parse_args(arguments)
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        if name and not name.startswith("-"):
+            raise UnknownName("command", name, COMMANDS)
+        _front_parser().parse_options(arguments)  # leaves with help or the version, or raises
+        raise BadInput("argument", name, "comes before the command", "see trainwright --help")
+    parser = CommandParser(prog=f"trainwright {name}", description=_described(COMMANDS[name]))
+    module = command_module(name)  # only the options of the command that was asked for
+    module.add_arguments(parser)
+    options = parser.parse_options(arguments[1:])
     options.asked = shlex.join(["trainwright", *arguments])
-    return int(_module(options.command).run(options))
+    return int(module.run(options))
 
 
-def _module(command: str) -> Any:
-    return importlib.import_module(_ELSEWHERE.get(command, f"trainwright.cli.{command}"))
+def _front_parser() -> CommandParser:
+    """What `trainwright --help` lists: the commands, and nothing of their options."""
+    parser = CommandParser(prog="trainwright", description="How to train this model on that cluster.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
+    for each, help_text in COMMANDS.items():
+        commands.add_parser(each, help=help_text, description=_described(help_text))
+    return parser
+
+
+def _described(help_text: str) -> str:
+    return help_text[0].upper() + help_text[1:] + "."
 
 
 def _version() -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ if TYPE_CHECKING:
     from trainwright.cli.answer import Answer
     from trainwright.cli.findings import Findings
     from trainwright.cli.outcome import Outcome
+    from trainwright.cli.request import Request
+    from trainwright.report.figures import Figure
     from trainwright.report.page import Page, Rows
 
-_UNDATED = "Figures of devices, networks and models: the catalog (trainwright catalog), with a source each."
+UNDATED = "Figures of devices, networks and models: the catalog (trainwright catalog), with a source each."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def save_pages(options: argparse.Namespace, page: "Page") -> list[str]:
     """Write what was asked for; a line for each."""
+    from trainwright.output_file import save_text
     from trainwright.report.figures import save_pictures
-    from trainwright.report.files import save_text
     from trainwright.report.page import render_page
 
     lines = []
@@ -41,28 +44,30 @@ def wanted(options: argparse.Namespace) -> bool:
     return bool(options.report or options.figures)
 
 
-def plan_page(answer: "Answer", asked: str) -> "Page":
-    """The report of a plan."""
+def plan_page(request: "Request", answer: "Answer | None", figures: "Sequence[Figure]", asked: str) -> "Page":
+    """The report of a plan; without an answer, of what was asked only."""
     from trainwright.report import tables
     from trainwright.report.page import Page
-    from trainwright.report.plan_figures import plan_figures
 
+    question, job = request.question, request.question.job
+    notes = answer.notes if answer else request.notes
+    page = Page(
+        title=f"{job.graph.name} on {job.cluster.count:,} {job.cluster.device.name}",
+        question=(
+            f"How should this model be trained on this cluster, by {question.objective}?", *notes[:2],
+        ),
+        answer=("No strategy fits.",), figures=figures, tables=(), assumptions=(*notes[2:], UNDATED),
+        command=asked,
+    )  # fmt: skip
+    if answer is None:
+        return page
     winner = answer.summaries[0]
-    question, job = answer.request.question, answer.request.question.job
     shown = [
         tables.plans_table(answer.summaries), tables.breakdown_table(winner), tables.memory_table(winner),
         tables.what_if_table(answer.what_if, winner.strategy, answer.compared),
     ]  # fmt: skip
-    return Page(
-        title=f"{job.graph.name} on {job.cluster.count:,} {job.cluster.device.name}",
-        question=(
-            f"How should this model be trained on this cluster, by {question.objective}?",
-            *answer.notes[:2],
-        ),
-        answer=(f"Best: {winner.strategy}", *tables.headline(winner), *answer.limits),
-        figures=plan_figures(answer.summaries, answer.front, answer.what_if),
-        tables=_tables(shown), assumptions=(*answer.notes[2:], _UNDATED), command=asked,
-    )  # fmt: skip
+    lines = (f"Best: {winner.strategy}", *tables.headline(winner), *answer.limits)
+    return replace(page, answer=lines, tables=table_rows(shown))
 
 
 def account_page(outcome: "Outcome", asked: str) -> "Page":
@@ -80,8 +85,8 @@ def account_page(outcome: "Outcome", asked: str) -> "Page":
         title=f"{outcome.subject.graph.name}: {account.plan}",
         question=("What does a step of this plan do, and what does it wait for?", *outcome.notes[:2]),
         answer=(shown.title(account), *shown.account_lines(account), shown.path_line(account)),
-        figures=account_figures(account), tables=_tables([part(account) for part in parts]),
-        assumptions=(*outcome.notes[2:], _UNDATED), command=asked,
+        figures=account_figures(account), tables=table_rows([part(account) for part in parts]),
+        assumptions=(*outcome.notes[2:], UNDATED), command=asked,
         blocks=blocks_of(outcome.simulated.timeline), capacity_bytes=account.capacity_bytes,
     )  # fmt: skip
 
@@ -99,14 +104,14 @@ def findings_page(findings: "Findings", asked: str) -> "Page":
         tables=tuple(
             Rows(title=name, rows=rows[:_MOST_ROWS]) for name, rows in findings.tables.items() if rows
         ),
-        assumptions=(_UNDATED,), command=asked,
+        assumptions=(UNDATED,), command=asked,
     )  # fmt: skip
 
 
 _MOST_ROWS = 400  # of a table in a report; the CSV has all
 
 
-def _tables(shown: Sequence[Any]) -> "tuple[Rows, ...]":
+def table_rows(shown: Sequence[Any]) -> "tuple[Rows, ...]":
     """Tables as the terminal has them, as rows."""
     from trainwright.report.page import Rows
 

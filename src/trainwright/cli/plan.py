@@ -1,17 +1,9 @@
 """`trainwright plan`: the best strategies for a model on a cluster."""
 
 import argparse
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainwright.cli import cost, interruptions, limits, money, pages, target
 from trainwright.cli.knobs import LIMITED
-
-if TYPE_CHECKING:
-    from trainwright.cli.answer import Answer
-    from trainwright.cli.request import Request
-    from trainwright.search.flexible import Flexible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,140 +71,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, then show."""
-    from trainwright.cli.answer import answer_of, csv_of, json_of
-    from trainwright.cli.pages import plan_page, save_pages, wanted
-    from trainwright.cli.request import parse_request
-    from trainwright.errors import BadInput, InfeasiblePlan
-    from trainwright.model.load import load_model
-    from trainwright.report.files import render_json, save_text
-
-    if load_model(options.model).kind == "dlrm":
-        from trainwright.cli import plan_tables
-
-        return plan_tables.run(options)
-    bounds = limits.parse_limits(options)
-    if options.algorithm is not None:
-        return _beside_algorithms(options, bounds)
-    for name in ("islands", "save_plans"):
-        if (given := getattr(options, name)) is not None:
-            rule = "goes with --algorithm"
-            raise BadInput(
-                f"--{name.replace('_', '-')}", given, rule, 'state both, as in --algorithm "diloco"'
-            )
-    if bounds is not None:
-        return _size(options, bounds)
-    request = parse_request(options)
-    flexible = _flexible(options, request)
-    try:
-        answer = answer_of(request)
-    except InfeasiblePlan:
-        if not flexible or not flexible.plans:
-            raise
-        _show_flexible(options, flexible)
-        return 0
-    written = save_pages(options, plan_page(answer, options.asked)) if wanted(options) else []
-    tree = {**json_of(answer), **_tree(flexible)}
-    if options.csv:
-        save_text(Path(options.csv), csv_of(answer))
-    if options.json == "-":
-        print(render_json(tree), end="")
-        return 0
-    if options.json:
-        save_text(Path(options.json), render_json(tree))
-    _show(answer, quiet=options.quiet)
-    for line in written:
-        print(line)
-    if flexible:
-        _show_flexible(options, flexible)
-    return 0
-
-
-def _beside_algorithms(options: argparse.Namespace, bounds: limits.Limits | None) -> int:
-    """Exact training beside algorithms whose islands train apart."""
-    from trainwright.cli import plan_islands
-    from trainwright.cli.pages import wanted
-    from trainwright.errors import BadInput
-
-    if bounds is not None or options.flexible or options.pareto or wanted(options):
-        rule = "goes with one cluster and its best strategies only"
-        remedy = "leave out the deadline or budget, --flexible, --pareto and pages"
-        raise BadInput("--algorithm", options.algorithm, rule, remedy)
-    return plan_islands.run(options)
-
-
-def _size(options: argparse.Namespace, bounds: limits.Limits) -> int:
-    """Find a cluster within the limits, then show it: the counts around it, and its plans as ever."""
-    from trainwright.cli.answer import answer_of, json_of
-    from trainwright.cli.curve import curve_csv, curve_json, curve_lines, curve_table
-    from trainwright.cli.request import parse_request
+    """Search, write, and show."""
+    from trainwright.cli.plan_answer import plan_answer, save_answer
     from trainwright.cli.show import Show
-    from trainwright.cli.sizing import size_of
-    from trainwright.report import tables
-    from trainwright.report.files import render_json, save_text
+    from trainwright.report.files import render_json
 
     with Show(patient=True) as show:
-        sizing = size_of(options, bounds, show.told)
-    answer = answer_of(parse_request(options, sizing.chosen.devices))
-    tree = {**json_of(answer), **curve_json(sizing)}
-    if options.csv:
-        save_text(Path(options.csv), curve_csv(sizing))
+        answer = plan_answer(options, show.told)
+    written = save_answer(options, answer)
     if options.json == "-":
-        print(render_json(tree), end="")
+        print(render_json(answer.tree()), end="")
         return 0
-    if options.json:
-        save_text(Path(options.json), render_json(tree))
-    console = tables.open_console()
-    tables.show(console, curve_table(sizing), *curve_lines(sizing), "")
-    _show(answer, quiet=options.quiet)
+    answer.show(quiet=options.quiet)
+    for line in written:
+        print(line)
     return 0
-
-
-def _flexible(options: argparse.Namespace, request: "Request") -> "Flexible | None":
-    if not options.flexible:
-        return None
-    from trainwright.cli.flexible import flexible_of
-
-    return flexible_of(request)
-
-
-def _tree(flexible: "Flexible | None") -> Mapping[str, object]:
-    if flexible is None:
-        return {}
-    from trainwright.cli.flexible import flexible_json
-
-    return {"flexible": flexible_json(flexible)}
-
-
-def _show_flexible(options: argparse.Namespace, flexible: "Flexible") -> None:
-    """Plans beyond knobs; alone, as JSON too, where no strategy fits."""
-    from trainwright.cli.flexible import flexible_json, show_flexible
-    from trainwright.report.files import render_json
-    from trainwright.units import parse_whole
-
-    if options.json == "-":
-        print(render_json({"plans": [], "flexible": flexible_json(flexible)}), end="")
-        return
-    show_flexible(flexible, parse_whole(options.top, "--top"))
-
-
-def _show(answer: "Answer", *, quiet: bool) -> None:
-    from trainwright.report import tables
-
-    console = tables.open_console()
-    if not quiet:
-        tables.show(console, *answer.notes)
-    tables.show(console, tables.plans_table(answer.summaries))
-    if answer.front:
-        tables.show(console, "Pareto front of time against memory", tables.front_table(answer.front))
-    if quiet:
-        return
-    winner = answer.summaries[0]
-    lines = [tables.indented(console, line) for line in tables.headline(winner)]
-    limits = [tables.indented(console, line) for line in answer.limits]
-    tables.show(console, f"Best: {winner.strategy}", *lines, "")
-    tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
-    if winner.tiers:
-        tables.show(console, tables.tiers_table(winner))
-    tables.show(console, "What limits it", *limits, "")
-    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy, answer.compared))

@@ -4,12 +4,14 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainwright.algorithm.registry import short_name
 from trainwright.cli.answer import Answer, answer_of, json_of
 from trainwright.cli.request import Request, parse_request
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
+from trainwright.output_file import make_folder, save_text
 from trainwright.plan.expand import count_microbatches, expand
 from trainwright.plan.islands import parse_island_algorithm
 from trainwright.plan.strategy import stack_strategies
@@ -17,7 +19,7 @@ from trainwright.program.crossing import crossing_bytes
 from trainwright.program.lower import lower
 from trainwright.program.meetings import island_counts
 from trainwright.program.setting import Setting
-from trainwright.report.files import make_folder, render_csv, render_json, save_text
+from trainwright.report.files import render_csv
 from trainwright.report.island_tables import ALONE, advice_lines, island_lines, islands_table
 from trainwright.report.islands import ApartSummary, summarize_apart
 from trainwright.report.summary import Summary, summarize
@@ -25,6 +27,10 @@ from trainwright.search.check import check_constraints
 from trainwright.search.find import find_plans
 from trainwright.search.islands import Run, find_apart
 from trainwright.units import parse_whole
+
+if TYPE_CHECKING:
+    from trainwright.report.figures import Figure
+    from trainwright.report.page import Page
 
 _MOST_ISLANDS = 65_536
 _MOST_LOWERED = 1 << 20  # devices times microbatches: beyond it bytes of exact training are not counted
@@ -51,32 +57,57 @@ class ApartAnswer:
         """What to choose."""
         return advice_lines(self.best_exact, self.alone, self.found)
 
+    def tree(self) -> Mapping[str, object]:
+        """As one tree of plain values: that of exact training, and the algorithms beside it."""
+        tree = dict(json_of(self.exact)) if self.exact else {"notes": self.notes, "plans": ()}
+        return {
+            **tree, "exact_sent_bytes_per_step": self.exact_bytes, "exact_on_one_island": self.alone,
+            "algorithms": self.found,
+            "refused": self.refused, "advice": self.advice,
+        }  # fmt: skip
 
-def run(options: argparse.Namespace) -> int:
-    """Search exact training and each algorithm, then show them side by side."""
-    answer = apart_answer_of(options)
-    if options.save_plans:
-        folder = Path(options.save_plans)
-        make_folder(folder)
-        for each in answer.found:
-            save_text(folder / f"{each.name}.plan", each.plan)
-    if options.csv:
-        save_text(Path(options.csv), _csv_of(answer))
-    if options.json:
-        text = render_json(apart_json_of(answer))
-        if options.json == "-":
-            print(text, end="")
-            return 0
-        save_text(Path(options.json), text)
-    _show(answer, quiet=options.quiet)
-    return 0
+    def csv(self) -> str:
+        """A row for exact training and one for each measured risk of each algorithm."""
+        return render_csv(_COLUMNS, islands_rows(self))
+
+    def figures(self) -> "tuple[Figure, ...]":
+        """What is drawn of the algorithms."""
+        from trainwright.report.island_figures import island_figures
+
+        return tuple(island_figures(self.best_exact, self.alone, self.found))
+
+    def page(self, asked: str) -> "Page":
+        """The report."""
+        from trainwright.cli.pages import UNDATED, table_rows
+        from trainwright.report import tables
+        from trainwright.report.page import Page
+
+        exact = self.exact
+        shown = [islands_table(self.best_exact, self.exact_bytes, self.alone, self.found)]
+        shown += [tables.plans_table(exact.summaries)] if exact else []
+        lines = [line.strip() for each in self.found for line in island_lines(each)]
+        refused = [f"{text}: {why}" for text, why in self.refused.items()]
+        return Page(
+            title=self.notes[0], question=("Which algorithm should train this model?", *self.notes[1:2]),
+            answer=(*self.advice, *lines, *refused), figures=self.figures(), tables=table_rows(shown),
+            assumptions=(*self.notes[2:], UNDATED), command=asked,
+        )  # fmt: skip
+
+    def show(self, *, quiet: bool) -> None:
+        """Print exact training and the algorithms side by side."""
+        _show(self, quiet=quiet)
+
+
+def save_plans(answer: ApartAnswer, folder: Path) -> None:
+    """A plan file for each algorithm."""
+    make_folder(folder)
+    for each in answer.found:
+        save_text(folder / f"{each.name}.plan", each.plan)
 
 
 def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
     """What the options ask; raises where no algorithm and no strategy fits."""
     texts = parse_algorithms(options.algorithm)
-    if options.batch_range:
-        raise BadInput("--batch-range", options.batch_range, "is for exact training", "use --batch")
     islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS) if options.islands else None
     request = parse_request(options)
     exact, job = _exact(request), request.question.job
@@ -166,16 +197,6 @@ def _exact_bytes(request: Request, exact: Answer | None, inside: int) -> float |
     return crossing_bytes(lower(setting, plan), inside)
 
 
-def apart_json_of(answer: ApartAnswer) -> Mapping[str, object]:
-    """The answer as one tree of plain values: that of exact training, and the algorithms beside it."""
-    tree = dict(json_of(answer.exact)) if answer.exact else {"notes": answer.notes, "plans": ()}
-    return {
-        **tree, "exact_sent_bytes_per_step": answer.exact_bytes, "exact_on_one_island": answer.alone,
-        "algorithms": answer.found,
-        "refused": answer.refused, "advice": answer.advice,
-    }  # fmt: skip
-
-
 _COLUMNS = (
     "name", "algorithm", "islands", "every", "strategy", "step_s", "low_s", "high_s", "tokens_per_s", "mfu",
     "sent_bytes_per_step", "total_bytes", "power_w", "days", "dollars", "kwh", "network", "workers",
@@ -183,7 +204,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _csv_of(answer: ApartAnswer) -> str:
+def islands_rows(answer: ApartAnswer) -> list[dict[str, object]]:
     """A row for exact training and one for each measured risk of each algorithm."""
     rows: list[dict[str, object]] = []
     if (best := answer.best_exact) is not None:
@@ -193,7 +214,7 @@ def _csv_of(answer: ApartAnswer) -> str:
     for each in answer.found:
         for risk in each.risks or (None,):
             rows.append(_row(each) | ({} if risk is None else _row(risk) | {"algorithm": each.algorithm}))
-    return render_csv(_COLUMNS, rows)
+    return [dict.fromkeys(_COLUMNS) | row for row in rows]
 
 
 def _row(found: object) -> dict[str, object]:

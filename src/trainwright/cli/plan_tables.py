@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainwright.cli.money import parse_prices
 from trainwright.cli.subject import (
@@ -15,54 +15,77 @@ from trainwright.cli.subject import (
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.types import Job
 from trainwright.report import recommender as shown
-from trainwright.report.files import render_csv, render_json, save_text
-from trainwright.report.recommender import TablesSummary, summarize_laid
+from trainwright.report.files import render_csv
+from trainwright.report.recommender import TablesSummary, TablesTerms, summarize_laid
 from trainwright.search.tables import lay_instances, lay_tables
 from trainwright.search.usual import check_precision
 from trainwright.units import parse_whole, render_bytes
 
-# Options that speak of layers, tokens or sequences, with what they are if nobody states them.
-_OTHERS: Mapping[str, object] = {
-    "batch_tokens": None, "batch_range": None, "seq": None, "objective": "time", "fix": [], "pareto": False,
-    "flexible": False, "tokens": None, "target_loss": None, "critical_batch": None, "max_days": None,
-    "max_dollars": None, "devices_range": None,
-}  # fmt: skip
+if TYPE_CHECKING:
+    from trainwright.report.figures import Figure
+    from trainwright.report.page import Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesAnswer:
     """Everything that is shown or written."""
 
+    job: Job
     notes: tuple[str, ...]
     plans: tuple[TablesSummary, ...]  # on all devices
     instances: tuple[TablesSummary, ...]  # the best of each size
 
+    @property
+    def best(self) -> TablesSummary:
+        """What gets most samples from the cluster."""
+        return max((*self.plans[:1], *self.instances), key=lambda each: each.samples_per_s)
 
-def run(options: argparse.Namespace) -> int:
-    """Lay tables, then show."""
-    answer, job = answer_of(options)
-    tree = json_of(answer, job)
-    if options.csv:
-        rows = [_row(each) for each in (*answer.plans, *answer.instances)]
-        save_text(Path(options.csv), render_csv(list(rows[0]), rows))
-    if options.json == "-":
-        print(render_json(tree), end="")
-        return 0
-    if options.json:
-        save_text(Path(options.json), render_json(tree))
-    _show(answer, quiet=options.quiet)
-    return 0
+    def tree(self) -> Mapping[str, object]:
+        """As one tree of plain values."""
+        cluster = self.job.cluster
+        return {
+            "model": self.job.graph.name,
+            "cluster": {
+                "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
+            },
+            "stack": self.job.stack.name,
+            "notes": self.notes,
+            "plans": self.plans,
+            "instances": self.instances,
+        }  # fmt: skip
+
+    def csv(self) -> str:
+        """A row for each sharding, then for the best of each size of an instance."""
+        rows = [tables_row(each) for each in (*self.plans, *self.instances)]
+        return render_csv(list(rows[0]), rows)
+
+    def figures(self) -> "tuple[Figure, ...]":
+        """What is drawn of it."""
+        from trainwright.report.recommender_figures import recommender_figures
+
+        return tuple(recommender_figures(self.plans, self.instances))
+
+    def page(self, asked: str) -> "Page":
+        """The report."""
+        from trainwright.cli.pages import UNDATED, table_rows
+        from trainwright.report.page import Page
+
+        best = self.best
+        shardings = [shown.shardings_table(self.plans)] if self.plans else []
+        listed = [*shardings, shown.instances_table(self.instances), *shown.parts_tables(best)]
+        return Page(
+            title=self.notes[0], question=("How should the tables lie on this cluster?", self.notes[1]),
+            answer=(f"Best: {best.instances} x {best.plan}", *shown.headline(best)), figures=self.figures(),
+            tables=table_rows(listed), assumptions=(*self.notes[2:], UNDATED), command=asked,
+        )  # fmt: skip
+
+    def show(self, *, quiet: bool) -> None:
+        """Print it."""
+        _show(self, quiet=quiet)
 
 
-def answer_of(options: argparse.Namespace) -> tuple[TablesAnswer, Job]:
+def tables_answer_of(options: argparse.Namespace) -> TablesAnswer:
     """The best shardings of all devices, and the best of instances of each size."""
-    if options.algorithm is not None:
-        rule = "is not for recommenders, whose tables no island could hold alone"
-        raise BadInput("--algorithm", options.algorithm, rule, "leave it out")
-    for name, default in _OTHERS.items():
-        if (value := getattr(options, name, default)) != default:
-            option = f"--{name.replace('_', '-')}"
-            raise BadInput(option, value, "does not apply to a recommender", "leave it out")
     subject = parse_subject(options)
     prices = parse_prices(options, subject.cluster)
     batch, batch_note = parse_batch(options, subject)
@@ -84,12 +107,17 @@ def answer_of(options: argparse.Namespace) -> tuple[TablesAnswer, Job]:
             "or devices with more memory"
         )
     top = parse_whole(options.top, "--top")
-    answer = TablesAnswer(
-        notes=(subject.title, batch_note, f"Tables and MLPs in {precision}", prices.note, *subject.basis),
-        plans=summarize_laid(job, laid, subject.interval, top),
-        instances=tuple(summarize_laid(job, one, subject.interval, 1)[0] for one in instances),
+    terms = TablesTerms(
+        interval=subject.interval,
+        dollars_per_kwh=prices.dollars_per_kwh,
+        grid_kg_per_kwh=prices.grid_kg_per_kwh,
     )
-    return answer, job
+    return TablesAnswer(
+        job=job,
+        notes=(subject.title, batch_note, f"Tables and MLPs in {precision}", prices.note, *subject.basis),
+        plans=summarize_laid(job, laid, terms, top),
+        instances=tuple(summarize_laid(job, one, terms, 1)[0] for one in instances),
+    )
 
 
 def _samples_per_device(batch: int, subject: Subject) -> int:
@@ -99,25 +127,12 @@ def _samples_per_device(batch: int, subject: Subject) -> int:
     return batch // subject.cluster.count
 
 
-def json_of(answer: TablesAnswer, job: Job) -> Mapping[str, object]:
-    """The answer as one tree of plain values."""
-    cluster = job.cluster
-    return {
-        "model": job.graph.name,
-        "cluster": {
-            "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
-        },
-        "stack": job.stack.name,
-        "notes": answer.notes,
-        "plans": answer.plans,
-        "instances": answer.instances,
-    }  # fmt: skip
-
-
-def _row(each: TablesSummary) -> dict[str, object]:
+def tables_row(each: TablesSummary) -> dict[str, object]:
+    """One sharding as a row."""
     plain = (
         "devices", "instances", "global_batch", "step_s", "low_s", "high_s", "samples_per_s", "mfu",
         "exposed_fraction", "total_bytes", "power_w", "dollars_per_billion_samples", "joules_per_sample",
+        "co2e_kg_per_billion_samples",
     )  # fmt: skip
     return (
         {"plan": each.plan}
@@ -133,7 +148,7 @@ def _show(answer: TablesAnswer, *, quiet: bool) -> None:
     console = tables.open_console()
     if not quiet:
         tables.show(console, *answer.notes)
-    best = max((*answer.plans[:1], *answer.instances), key=lambda each: each.samples_per_s)
+    best = answer.best
     if answer.plans:
         tables.show(console, shown.shardings_table(answer.plans))
     else:

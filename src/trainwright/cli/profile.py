@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.needs_torch import check_torch
+from trainwright.cli.refusal import refuse_given
 from trainwright.cli.show import Show
 from trainwright.errors import BadInput
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, and write what there is, also after Ctrl-C."""
     check_torch("profile")
-    from trainwright.report.files import save_text
+    from trainwright.output_file import save_text
     from trainwright.runtime.profile.entry import render_entry
     from trainwright.runtime.profile.session import device_kind, measure_rounds, memory_bytes, plan_rounds
     from trainwright.units import parse_quantity, parse_whole
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     out, kind = Path(options.out), device_kind()
     if not options.out.endswith(".toml") or not out.resolve().parent.is_dir():
         raise BadInput("--out", options.out, "is no .toml file in a directory that exists", "choose another")
+    if kind != "cpu":
+        refuse_given(options, ("threads",), f"is of processes on a CPU, and {kind} devices are measured")
     threads = parse_whole(options.threads, "--threads", most=_MOST)
     cores = max((os.cpu_count() or 1) // threads, 1)
     budget_s = parse_quantity(options.budget, "s", "--budget")

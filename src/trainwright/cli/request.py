@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.subject import (
-    MOST_BATCH,
     Subject,
     parse_batch,
     parse_subject,
@@ -20,7 +19,7 @@ from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
-from trainwright.search.usual import able_knobs, check_precision
+from trainwright.search.usual import MOST_BATCH, able_knobs, check_precision
 from trainwright.units import parse_whole
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.cli import cost
 from trainwright.cli.needs_torch import check_torch
+from trainwright.cli.refusal import refuse_given
 from trainwright.cli.run_options import (
     count_of,
     number_of,
@@ -45,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='how the processes of "dpN" learn (a plan file of islands has its own): "diloco every=50", '
         '"ist coverage=0.5", "local-sgd", '
         '"power-sgd", "compressed by=top-k", "diana", "ef21", "marina", "streaming-diloco" or "ddp" (fp32)',
+    )
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="skip the comparison of a module of your own with one process before the first step",
     )
     parser.add_argument("--restarts", default="3", metavar="N", help="how often to start again (default: 3)")
     parser.add_argument(
@@ -92,8 +98,10 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
 def _add_keeping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="DIR", help="where checkpoints go; one is written at the end")
     parser.add_argument("--every", default="0", metavar="N", help="steps between checkpoints")
-    parser.add_argument("--keep", default="3", metavar="N", help="checkpoints to keep (default: 3)")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument(
+        "--keep", default="3", metavar="N", help="checkpoints to keep, 2 or more (default: 3)"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from the newest intact checkpoint")
     parser.add_argument("--evaluate-every", default="0", metavar="N", help="steps between evaluations")
     parser.add_argument("--metrics", metavar="FILE", help="numbers of every step as lines of JSON")
     parser.add_argument("--tensorboard", metavar="DIR", help="the same for TensorBoard")
@@ -114,6 +122,8 @@ def run(options: argparse.Namespace) -> int:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         from trainwright.runtime.process import restart_count
 
+        rule, remedy = "is for processes that this command starts", "use torchrun's --max-restarts"
+        refuse_given(options, ("restarts",), rule, remedy)
         enter(options, restarted=restart_count() > 0)
         return 0
     return _launch(options)
@@ -132,16 +142,15 @@ def _launch(options: argparse.Namespace) -> int:
     from trainwright.runtime.launch import TRACING, Launch, torchrun_line
     from trainwright.runtime.training import check_shelf
 
-    training = _parse(options, None)
+    training, restarts = _parse(options, None), count_of(options, "restarts")
     check_shelf(training)
     count = training.plan.devices
     print(f"{training.graph.name} under {training.plan.name} on {count} processes")
-    print(f"On many machines: {torchrun_line(sys.argv[1:], count)}", flush=True)
+    print(f"On many machines: {torchrun_line(sys.argv[1:], count, restarts)}", flush=True)
 
     def left(number: int) -> int:
         return _parse(options, number).plan.devices if options.elastic else count
 
-    restarts = count_of(options, "restarts")
     preloaded = TRACING if ":" in options.model else ()
     launch = Launch(enter=enter, arguments=(options,), restarts=restarts, left=left, preloaded=preloaded)
     return launch.run(count)
@@ -159,7 +168,12 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
     seq = whole_of(options, "seq") if options.seq else None
     start = weights_file(options, "start", "--from")
     learner = parse_model(options.model, seq, seed, start, parse_precision(options))
+    if learner.alone is None:
+        refuse_given(options, ("no_check",), "is of a module of your own; other models have no such check")
     plan = parse_plan(options, learner.graph, learner.seq, count)
+    if learner.for_batch is not None:
+        learner = learner.for_batch(plan.batch)
+        plan = parse_plan(options, learner.graph, learner.seq, count)
     _check_cost(options, plan.devices)
     tokens = load_tokens(options.data)
     check_tokens(tokens, learner.vocab)
@@ -171,7 +185,8 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
         ),
         recipe=parse_recipe(options),
         keeping=parse_keeping(options), evaluate_every=count_of(options, "evaluate_every"),
-        timeout_s=number_of(options, "timeout"),
+        timeout_s=number_of(options, "timeout"), check=not options.no_check,
+        replan=lambda graph: parse_plan(options, graph, learner.seq, count),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.named_plan import is_file, load_plan
+from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput
 from trainwright.plan.islands import algorithm_of, is_apart, islands_of
 
@@ -130,10 +131,9 @@ def _check(options: argparse.Namespace) -> None:
     """Raise for what a run under an algorithm does not have."""
     if options.precision not in (None, "fp32"):
         raise BadInput("--precision", options.precision, "is not fp32", "leave out --algorithm, or this")
-    for name in ("record", "processes"):
-        if getattr(options, name):
-            rule = "is for runs without --algorithm"
-            raise BadInput(f"--{name}", str(getattr(options, name)), rule, "leave it out")
+    refuse_given(
+        options, ("record", "cost", "processes", "no_check"), "is for runs without --algorithm or islands"
+    )
 
 
 def _check_elastic(options: argparse.Namespace, algorithm: "Algorithm") -> None:

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli.refusal import refuse_given
+
 if TYPE_CHECKING:
     from trainwright.runtime.trainer import Recipe
     from trainwright.runtime.training import Keeping
@@ -28,6 +30,9 @@ def parse_keeping(options: argparse.Namespace) -> "Keeping":
 
     if options.resume and not options.checkpoint:
         raise BadInput("--resume", "", "has no directory to go on from", "state --checkpoint")
+    if not options.checkpoint:
+        rule = "is of checkpoints, and none are written"
+        refuse_given(options, ("every", "keep"), rule, "state --checkpoint DIR too")
     return Keeping(
         checkpoints=_path(options, "checkpoint"),
         every=count_of(options, "every"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan, parse_named
-from trainwright.cli.subject import MOST_BATCH, Subject
+from trainwright.cli.subject import Subject
 from trainwright.cost.load import Interval
 from trainwright.errors import BadInput
 from trainwright.model.graph import Graph
@@ -14,6 +14,7 @@ from trainwright.plan.strategy import PRECISIONS
 from trainwright.runtime.elastic import replan
 from trainwright.runtime.machine import build_setting
 from trainwright.runtime.process import has_gpu
+from trainwright.search.usual import MOST_BATCH
 from trainwright.units import parse_whole
 
 _MOST_PROCESSES = 65_536
@@ -41,9 +42,20 @@ def parse_plan(options: argparse.Namespace, graph: Graph, seq: int, count: int |
     """The plan that the options name; if fewer processes are left than it is for, another one."""
     text = " ".join(options.plan)
     plan = _plan_of_file(options, text) if is_file(text) else _named_plan(options, text, graph, seq, count)
+    _check_processes(options, plan)
     if options.elastic and count is not None and count < plan.devices:
         return replan(graph, count, plan.batch * plan.microbatches, seq, plan.precision)
     return plan
+
+
+def _check_processes(options: argparse.Namespace, plan: Plan) -> None:
+    """Raise if processes are asked for that the plan has no work for, or too few for it."""
+    if options.processes is None:
+        return
+    asked = parse_whole(options.processes, "--processes", most=_MOST_PROCESSES)
+    if asked != plan.devices:
+        rule = f"is not the {plan.devices} that the plan is for"
+        raise BadInput("--processes", options.processes, rule, "leave it out, or change the plan")
 
 
 def _plan_of_file(options: argparse.Namespace, text: str) -> Plan:

@@ -17,25 +17,28 @@ class Show:
         self._shown_s = time.monotonic() if patient else 0.0
 
     def __enter__(self) -> "Show":
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )  # fmt: skip
-            self._task = self._bar.add_task("", total=None)
-            self._bar.start()
         return self
 
     def told(self, done: int, planned: int, name: str) -> None:
         """So many of those planned are done, this one last."""
+        if self._bar is None and sys.stderr.isatty():
+            self._start_bar()
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=planned, description=name)
         elif done == planned or time.monotonic() - self._shown_s >= _LINE_S:
             self._shown_s = time.monotonic()
             print(f"{done}/{planned}  {name}", file=sys.stderr, flush=True)
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=None)
+        self._bar.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

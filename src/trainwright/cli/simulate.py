@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli import cost, interruptions, money, pages, target
+from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
     from trainwright.cli.named_plan import NamedPlan
@@ -63,25 +64,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, write and show; then raise if the plan does not fit."""
-    from trainwright.cli.pages import account_page, save_pages, wanted
-    from trainwright.report.files import render_json, save_text
-    from trainwright.report.trace import describe, save_trace
+    from trainwright.report.files import render_json
 
+    if options.json == "-":
+        refuse_given(options, ("width",), "is of the schedule drawn, which JSON has not", "leave out one")
     width = _parse_width(options.width)
     outcome = outcome_of(options)
-    simulated = outcome.simulated
-    if options.trace:
-        about = describe(simulated.program, "predicted") | {"cost": " ".join(outcome.subject.basis)}
-        save_trace(Path(options.trace), outcome.timeline, about | {"plan": outcome.account.plan})
-    written = save_pages(options, account_page(outcome, options.asked)) if wanted(options) else []
-    if options.json and options.json != "-":
-        save_text(Path(options.json), render_json(json_of(outcome)))
+    written = save_outcome(options, outcome)
     if options.json == "-":
         print(render_json(json_of(outcome)), end="")
     else:
         _show(outcome, width, written)
-    simulated.check()
+    outcome.simulated.check()
     return 0
+
+
+def save_outcome(options: argparse.Namespace, outcome: "Outcome") -> list[str]:
+    """Write the files that the options name; a line for each that people should be told of."""
+    from trainwright.cli.pages import account_page, save_pages, wanted
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
+    from trainwright.report.trace import describe, save_trace
+
+    if options.trace:
+        about = describe(outcome.simulated.program, "predicted") | {"cost": " ".join(outcome.subject.basis)}
+        save_trace(Path(options.trace), outcome.timeline, about | {"plan": outcome.account.plan})
+    written = save_pages(options, account_page(outcome, options.asked)) if wanted(options) else []
+    if options.json and options.json != "-":
+        save_text(Path(options.json), render_json(json_of(outcome)))
+    return written
 
 
 def outcome_of(options: argparse.Namespace) -> "Outcome":
@@ -91,9 +102,9 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     from trainwright.cli.subject import parse_subject
     from trainwright.cli.terms import parse_terms
     from trainwright.model.dlrm import is_recommender
+    from trainwright.output_file import save_text
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
-    from trainwright.report.files import save_text
 
     subject = parse_subject(options)
     if is_of_islands(options):
@@ -129,8 +140,8 @@ def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["Named
         own = named.plan.batch * named.plan.microbatches
         if (options.batch or options.batch_tokens) and batch != own:
             raise BadInput(
-                "--batch",
-                batch,
+                "--batch-tokens" if options.batch_tokens else "--batch",
+                options.batch_tokens or options.batch,
                 f"the plan has batch x microbatches = {own}",
                 "leave it out, or change the file",
             )

@@ -10,6 +10,7 @@ from trainwright.cli.subject import Subject, batch_note, parse_batch
 from trainwright.cli.terms import parse_terms
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.estimate.types import Job
+from trainwright.output_file import save_text
 from trainwright.plan.islands import (
     is_apart,
     island_plan,
@@ -24,7 +25,6 @@ from trainwright.program.check import check
 from trainwright.program.meetings import build_apartness, island_cluster, island_counts, island_graph
 from trainwright.program.setting import Setting
 from trainwright.report.account import Predicted, predict
-from trainwright.report.files import save_text
 from trainwright.report.island_account import account_apart
 from trainwright.simulate.islands import SimulatedApart, simulate_apart
 from trainwright.units import parse_whole
@@ -65,18 +65,19 @@ def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, st
     batch, note = parse_batch(options, subject)
     if not is_file(text):
         return _of_island(options, subject, text, batch), note
+    if options.islands:
+        raise BadInput("--islands", options.islands, "a plan file has its own", "leave it out")
     plan = load_plan(Path(text), options.algorithm)
     if not is_apart(plan):
         rule = "is of no islands, and --algorithm goes with a strategy or a plan of the zoo"
         raise BadInput("plan", text, rule, "write apart and synchronise into it, or leave out --algorithm")
     if options.algorithm and not text.endswith(".json"):
         raise BadInput("--algorithm", options.algorithm, "the plan file has its own", "leave it out")
-    if options.islands:
-        raise BadInput("--islands", options.islands, "the plan file has its own", "leave it out")
     own = plan.batch * plan.microbatches * islands_of(plan)
     if (options.batch or options.batch_tokens) and batch != own:
         rule = f"the plan has islands x batch x microbatches = {own}"
-        raise BadInput("--batch", batch, rule, "leave it out, or change the file")
+        flag = "--batch-tokens" if options.batch_tokens else "--batch"
+        raise BadInput(flag, options.batch_tokens or options.batch, rule, "leave it out, or change the file")
     return plan, batch_note(own, subject.seq, f"of {text}")
 
 
@@ -96,7 +97,13 @@ def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: 
     island = replace(
         subject, graph=island_graph(subject.graph, apart), cluster=island_cluster(subject.cluster, islands)
     )
-    inner = parse_named(text, island, batch // islands).plan
+    try:
+        inner = parse_named(text, island, batch // islands).plan
+    except BadInput as error:
+        rule = (
+            f"makes {islands} islands of {island.cluster.count} devices, and PLAN is of one of them: {error}"
+        )
+        raise BadInput("--algorithm", options.algorithm, rule, "state the plan of one island") from None
     if inner.devices != island.cluster.count:
         rule = f"is for {inner.devices} devices, and an island has {island.cluster.count}"
         raise BadInput("plan", text, rule, "state the plan of one island, on all of its devices")

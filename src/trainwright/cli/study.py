@@ -5,10 +5,14 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from trainwright.cli.command_parser import CommandParser
+from trainwright.cli.refusal import refuse_given
 from trainwright.errors import UnknownName
 
 if TYPE_CHECKING:
     from trainwright.cli.findings import Findings, Tell
+
+_WRITTEN = ("out", "json", "csv", "report", "figures", "risk")  # by a study, on a terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "rest", nargs=argparse.REMAINDER, metavar="...", help="its options: trainwright study NAME --help"
     )
-    parser.set_defaults(parser_class=type(parser))  # with errors of one line
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,23 +31,29 @@ def run(options: argparse.Namespace) -> int:
         for name, line in STUDIES.items():
             print(f"{name}: {line}")
         return 0
-    study, asked = _parse(options.name, options.rest, options.parser_class)
+    study, asked = _parse(options.name, options.rest)
     asked.asked = options.asked
     return int(study.run(asked))
 
 
-def findings_of(
-    name: str, words: Sequence[str], tell: "Tell", parser_class: type[argparse.ArgumentParser]
-) -> "Findings":
+def findings_of(name: str, words: Sequence[str], tell: "Tell") -> "Findings":
     """What a study finds, given its options as words; it writes nothing."""
-    study, asked = _parse(name, words, parser_class)
+    study, asked = _parse(name, words)
+    _check_unwritten(asked)
     found: Findings = study.found(asked, tell)
     return found
 
 
-def _parse(
-    name: str, words: Sequence[str], parser_class: type[argparse.ArgumentParser]
-) -> tuple[Any, argparse.Namespace]:
+def check_words(name: str, words: Sequence[str]) -> None:
+    """Raise, before a study runs, if `findings_of` would not take these words."""
+    _check_unwritten(_parse(name, words)[1])
+
+
+def _check_unwritten(asked: argparse.Namespace) -> None:
+    refuse_given(asked, _WRITTEN, "writes files, which only a terminal may name")
+
+
+def _parse(name: str, words: Sequence[str]) -> tuple[Any, argparse.Namespace]:
     """The module of a study, and its options."""
     from trainwright.study import STUDIES
 
@@ -52,6 +61,6 @@ def _parse(
         raise UnknownName("study", name, STUDIES)
     line = STUDIES[name]
     study = importlib.import_module(f"trainwright.cli.study_{name.replace('-', '_')}")
-    parser = parser_class(prog=f"trainwright study {name}", description=line[0].upper() + line[1:] + ".")
+    parser = CommandParser(prog=f"trainwright study {name}", description=line[0].upper() + line[1:] + ".")
     study.add_arguments(parser)
-    return study, parser.parse_args(list(words))
+    return study, parser.parse_options(words)

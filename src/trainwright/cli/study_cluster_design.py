@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Predict, tell, and write what was asked for."""
     from trainwright.cli.study_folder import save_findings
-    from trainwright.report.files import render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
     from trainwright.study.cluster_design import run_study
     from trainwright.study.cluster_design_tables import study_tree
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli import pages
+from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -86,6 +87,16 @@ def _switches(options: argparse.Namespace, measured: float) -> "Switches":
     from trainwright.study.switches import Switches
     from trainwright.units import parse_whole
 
+    if options.offload_communication:
+        rule = "does not go with --offload-communication, which leaves none"
+        refuse_given(options, ("interference",), rule, "leave out one")
+    if options.inference:
+        names = ("fsdp", "replicas", "interference", "offload_communication")
+        rule = "is of gradients that are exchanged, and --inference has none"
+        refuse_given(options, names, rule, "leave out one")
+    if options.sequence_parallel and (options.fsdp or options.inference):
+        rule = "makes all-reduces faster, and the other options leave none"
+        refuse_given(options, ("in_network_reduction",), rule)
     experts, top_k = _pair(options.moe, "--moe", 1) if options.moe is not None else (0, 1)
     stages, microbatches = (
         _pair(options.pipeline, "--pipeline", 0) if options.pipeline is not None else (1, 0)
@@ -130,8 +141,9 @@ def _findings(study: "Study") -> "Findings":
 
 
 def _tell(study: "Study", json: str | None, notes: list[str]) -> None:
+    from trainwright.output_file import save_text
     from trainwright.report import tables as printed
-    from trainwright.report.files import render_json, save_text
+    from trainwright.report.files import render_json
     from trainwright.study import comp_vs_comm_tables as tables
     from trainwright.study.comp_vs_comm_figures import study_figures
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli import cost, pages
+from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", action="append", metavar="NAME", help="v100 or h100 (default: both)")
     parser.add_argument("--devices", metavar="N,N", default="8,16,32", help="how many (default: 8,16,32)")
     parser.add_argument(
-        "--sensitivity", action="store_true", help="other memory and links on V100s instead, for the first N"
+        "--sensitivity",
+        action="store_true",
+        help="other memory and links on V100s instead, for one N (default: 8)",
     )
     cost.add_arguments(parser, "calibrated")
     parser.add_argument("--out", metavar="DIR", help="keep each case there, and do not run what it has")
@@ -81,6 +84,10 @@ def _cases(options: argparse.Namespace) -> "list[Case]":
         for name in chosen or ():
             if name not in known:
                 raise UnknownName(f"study {kind}", name, known)
+    if options.sensitivity:
+        refuse_given(
+            options, ("device",), "does not go with --sensitivity, which is of V100s", "leave out one"
+        )
     counts = [parse_whole(word, "--devices") for word in options.devices.split(",")]
     for count in counts:
         if count not in (sizes := FAMILIES["swin"]):
@@ -88,6 +95,9 @@ def _cases(options: argparse.Namespace) -> "list[Case]":
             raise BadInput(
                 "--devices", count, f"models are published for {listed} devices", "use one of them"
             )
+    if options.sensitivity and "devices" in options.given and len(counts) > 1:
+        rule = "are several counts, and --sensitivity takes one"
+        raise BadInput("--devices", options.devices, rule, "state one")
     cases = (
         sensitivity_cases(counts[0])
         if options.sensitivity
@@ -119,8 +129,9 @@ def _folder(text: str | None) -> Path | None:
 
 def _write(options: argparse.Namespace, outcomes: "list[Outcome]") -> None:
     from trainwright.cli.pages import findings_page, save_pages, wanted
+    from trainwright.output_file import save_text
     from trainwright.report import tables
-    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.report.files import render_csv, render_json
     from trainwright.study.flexible_table import COLUMNS, case_table, reasons, row_of
 
     rows = [row_of(each) for each in outcomes]

@@ -7,9 +7,10 @@ from pathlib import Path
 from trainwright.cli.findings import Findings
 from trainwright.cli.pages import findings_page, save_pages, wanted
 from trainwright.errors import BadInput
+from trainwright.output_file import save_text
 from trainwright.report import figures
 from trainwright.report.figures import HOW_TO_GET, render_index, save_figures
-from trainwright.report.files import render_csv, render_json, save_text
+from trainwright.report.files import render_csv, render_json
 
 
 def save_findings(options: argparse.Namespace, findings_of: Callable[[], Findings]) -> list[str]:

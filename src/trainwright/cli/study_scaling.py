@@ -111,7 +111,8 @@ def _findings(study: "Study") -> "Findings":
 
 def _save_files(study: "Study", options: argparse.Namespace) -> bool:
     """JSON and CSV; whether one of them took standard output."""
-    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_csv, render_json
     from trainwright.study.scaling_tables import study_tables, study_tree
 
     asked: dict[str, str] = {}

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is not kept, tell, and write what was asked for."""
-    from trainwright.report.files import make_folder
+    from trainwright.output_file import make_folder
     from trainwright.study.subnetworks import run_study
 
     check_torch("study subnetworks")
@@ -102,7 +102,8 @@ def _findings(study: "Study") -> "Findings":
 
 def _write(study: "Study", options: argparse.Namespace) -> None:
     from trainwright.cli.study_folder import save_findings
-    from trainwright.report.files import render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_json
     from trainwright.study.subnetworks_tables import study_lines, study_tables
 
     notes = save_findings(options, lambda: _findings(study))

@@ -16,10 +16,9 @@ from trainwright.model.build import build_graph
 from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.search.usual import usual_batch
+from trainwright.search.usual import MOST_BATCH, usual_batch
 from trainwright.units import parse_quantity, parse_whole, render_si
 
-MOST_BATCH = 100_000_000
 SAMPLES_PER_DEVICE = 512  # of a recommender
 _MOST_SEQ = 100_000_000
 
@@ -67,7 +66,7 @@ def parse_subject(
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
         interval=source.interval,
         title=_title(architecture, graph, cluster, stack) + default,
-        basis=(*source.notes, *_changed(changes)),
+        basis=(*filter(None, [architecture.left_out]), *source.notes, *_changed(changes)),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwright.cli import pages
+from trainwright.cli.refusal import flag_of, refuse_given, refuse_others
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _REPORTED = 200  # rows of a report
+_TAKEN = {  # options of each thing that the first word can say; of a file, `run`
+    "run": ("out", "workers", "ray", "json", "report", "figures"),
+    "query": ("json", "csv"),
+    "plot": ("out", "x", "y", "z", "color", "best", "where", "log"),
+    "check": (),
+    "example": (),
+}
 _EPILOG = """\
 trainwright sweep SWEEP.toml --out DIR        run it, or go on with it where it was interrupted
 trainwright sweep query DIR "SQL"             ask the dataset: its table is points
@@ -59,15 +67,33 @@ def run(options: argparse.Namespace) -> int:
     action = actions.get(options.what)
     if action is None and options.rest:
         raise BadInput("sweep", options.what, "is none of query, plot, check, example", "see --help")
+    check_options(options)
     return (action or _run)(options)
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise for an option that what the first word says does not have."""
+    verb = options.what if options.what in _TAKEN else "run"
+    taken = _TAKEN[verb]
+    listed = (
+        " and ".join(flag_of(each) for each in taken) if len(taken) < 3 else ", ".join(map(flag_of, taken))
+    )
+    rule = f"is not for sweep {verb}, which takes {listed or 'no options'}"
+    if verb == "run":
+        rule = f"is not for running a sweep, which takes {listed}"
+    refuse_others(options, taken, rule)
+    if verb == "query" and options.json:
+        refuse_given(options, ("csv",), "does not go with --json", "choose one of them")
 
 
 def _run(options: argparse.Namespace) -> int:
     from trainwright.cli.show import Show
     from trainwright.sweep.load import load_sweep
+    from trainwright.sweep.query import load_duckdb
     from trainwright.sweep.run import run_sweep
     from trainwright.units import parse_whole
 
+    load_duckdb()  # which tells of the dataset in the end
     sweep = load_sweep(Path(options.what))
     folder = Path(options.out or sweep.name)
     workers = parse_whole(options.workers, "--workers", most=4096) if options.workers else 0
@@ -167,6 +193,7 @@ def _query(options: argparse.Namespace) -> int:
     from trainwright.sweep.query import query
 
     folder, sql = _words(options, "a folder and a query", 2)
+    _load_manifest(folder)
     answer = query(Path(folder), sql)
     if options.json:
         print(render_json(list(answer.records())), end="")
@@ -186,21 +213,24 @@ def _plot(options: argparse.Namespace) -> int:
     for name in ("x", "y"):
         if not getattr(options, name):
             raise BadInput(f"sweep plot --{name}", "", "is missing", f"name a column: --{name} step_s")
+    if options.z:
+        refuse_given(options, ("color", "log"), "is for lines, and --z asks for a heat map", "leave out one")
     ask = Ask(
         x=options.x, y=options.y, z=options.z or "", color=options.color or "", best=options.best,
         where=options.where, log=options.log,
     )  # fmt: skip
+    _load_manifest(folder)
     for path in plot(Path(folder), ask, Path(options.out or ".")):
         print(f"Written: {path}")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from trainwright.sweep.dataset import check_parts, load_manifest
+    from trainwright.sweep.dataset import check_parts
 
     (folder,) = _words(options, "a folder", 1)
-    manifest = load_manifest(Path(folder))
-    check_parts(Path(folder), manifest, deep=True)
+    manifest = _load_manifest(folder)
+    check_parts(Path(folder), manifest)
     state = (
         "finished" if manifest.finished else f"{manifest.planned - len(manifest.parts)} are still to be made"
     )
@@ -208,11 +238,26 @@ def _check(options: argparse.Namespace) -> int:
     return 0
 
 
+def _load_manifest(folder: str) -> "Manifest":
+    """The manifest of a folder; says so if nothing can be said of whether it is as it was written."""
+    import sys
+
+    from trainwright.sweep.dataset import MANIFEST, load_manifest
+
+    manifest = load_manifest(Path(folder))
+    if not manifest.sealed:
+        text = f"{Path(folder) / MANIFEST} has no checksum (an earlier version wrote it): it is not verified"
+        print(f"trainwright: {text}", file=sys.stderr)
+    return manifest
+
+
 def _example(options: argparse.Namespace) -> int:
     from trainwright.errors import UnknownName
     from trainwright.sweep.load import EXAMPLES
 
     names = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+    if len(options.rest) > 1:
+        _words(options, "one name at most", 1)
     name = options.rest[0] if options.rest else "memory-and-network"
     if name not in names:
         raise UnknownName("sweep example", name, names)

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 from math import inf
 
+from trainwright.cli.refusal import refuse_given
 from trainwright.economics.batch import batch_charge, critical_batch_tokens
 from trainwright.economics.loss import Law, is_fitted, law_of
 from trainwright.errors import BadInput
@@ -54,7 +55,11 @@ def parse_target(options: argparse.Namespace, graph: Graph, batch_tokens: tuple[
             raise BadInput("--target-loss", options.target_loss, rule, "state --tokens")
         return _to_loss(options, graph, law, batch_tokens)
     tokens, note = _budget(options.tokens, graph)
+    if not is_text:
+        refuse_given(options, ("scaling_law",), f"is of text, and {graph.name} has no vocabulary")
     if options.critical_batch:
+        rule = "says nothing where tokens and critical batch are stated"
+        refuse_given(options, ("scaling_law",), rule, "leave it out, or state --target-loss")
         critical = _critical(options.critical_batch, inf)
         worth = (_charged(tokens, batch_tokens, critical, "as asked"),) if critical < inf else ()
         return Target(tokens=tokens, critical_batch_tokens=critical, notes=(note, *worth))

@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Predict every row, write them, show the errors."""
     from trainwright.cost.load import load_constants
-    from trainwright.report.files import render_csv, render_json, save_text
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_csv, render_json
     from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, unreadable
     from trainwright.validate.dataset import PUBLISHED, build_dataset, load_rows
     from trainwright.validate.power import predict_power

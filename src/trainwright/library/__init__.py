@@ -6,8 +6,14 @@
 
 from trainwright.library.advising import advise
 from trainwright.library.exporting import export
-from trainwright.library.planning import Plans, plan
+from trainwright.library.islands import IslandPlans
+from trainwright.library.planning import plan
+from trainwright.library.plans import Plans
+from trainwright.library.recommenders import TablePlans
 from trainwright.library.simulating import Simulation, simulate
 from trainwright.library.sweeping import Swept, sweep
 
-__all__ = ["Plans", "Simulation", "Swept", "advise", "export", "plan", "simulate", "sweep"]
+__all__ = [
+    "IslandPlans", "Plans", "Simulation", "Swept", "TablePlans", "advise", "export", "plan", "simulate",
+    "sweep",
+]  # fmt: skip

@@ -1,19 +1,23 @@
 """A plan in the words of another tool."""
 
+from pathlib import Path
+
 from trainwright.cli.export import text_of
-from trainwright.cli.handed import parse_handed
+from trainwright.errors import BadInput
+from trainwright.export.targets import TARGETS
 from trainwright.library.options import options_of
-from trainwright.library.planning import Plans
+from trainwright.library.plans import Plans
+from trainwright.output_file import save_text
 from trainwright.plan.strategy import Strategy
 from trainwright.report.summary import Summary
 
 
 def export(
-    plan: str | Strategy | Summary | Plans,
+    plan: str | Path | Strategy | Summary | Plans,
     to: str,
     *,
-    model: str | None = None,
-    cluster: str | None = None,
+    model: str | Path | None = None,
+    cluster: str | Path | None = None,
     batch: int | None = None,
     seq: int | None = None,
     lenient: bool = False,
@@ -21,11 +25,22 @@ def export(
 ) -> str:
     """What a tool reads to follow a plan; a knob that it cannot express raises, or leniently is a comment.
 
-    `to` and further options are those of `trainwright export`; Chakra traces are files, and left to that.
+    `to` and further options are those of `trainwright export`; `out` names a file, which is written too.
+    Chakra traces are many files, and left to that command.
     """
+    if to == "chakra":
+        rule = "is a folder of traces, not text"
+        raise BadInput("to", to, rule, "call trainwright export --to chakra on a command line")
     best = plan.best if isinstance(plan, Plans) else plan
     if isinstance(best, Summary):
-        batch, seq, best = batch or best.global_batch, seq or best.seq, best.strategy
+        batch = batch or best.global_batch
+        is_written = model or (to in TARGETS and TARGETS[to].writes_seq)
+        seq = seq or (best.seq if is_written else None)
+        best = best.strategy
+    named = str(best) if isinstance(best, Strategy) else best
     stated = {"to": to, "model": model, "cluster": cluster, "batch": batch, "seq": seq, "lenient": lenient}
-    asked = options_of("export", [str(best)], stated | options)
-    return text_of(asked, parse_handed(asked))
+    asked = options_of("export", [named], stated | options)
+    _, text = text_of(asked)
+    if asked.out != "-":
+        save_text(Path(asked.out), text)
+    return text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.cli.outcome import Outcome
-from trainwright.cli.simulate import json_of, outcome_of
+from trainwright.cli.simulate import json_of, outcome_of, save_outcome
 from trainwright.library.frames import build_frame, render_html
 from trainwright.library.options import options_of
 from trainwright.plan.strategy import Strategy
@@ -83,9 +83,9 @@ class Simulation:
 
 
 def simulate(
-    model: str,
-    cluster: str,
-    plan: str | Strategy | Summary,
+    model: str | Path,
+    cluster: str | Path,
+    plan: str | Path | Strategy | Summary,
     *,
     batch: int | None = None,
     seq: int | None = None,
@@ -94,11 +94,14 @@ def simulate(
 ) -> Simulation:
     """Every task of a step of a plan: a strategy, a plan file, or a plan of the zoo by name.
 
-    Further options are those of `trainwright simulate`. What does not fit is simulated all the same.
+    Further options are those of `trainwright simulate`: `trace`, `report`, `figures`, `json` and `save_plan`
+    name files, which are written. What does not fit is simulated all the same.
     """
     if isinstance(plan, Summary):
         batch, seq, plan = batch or plan.global_batch, seq or plan.seq, plan.strategy
+    named = str(plan) if isinstance(plan, Strategy) else plan
     stated = {"batch": batch, "seq": seq, "stack": stack}
-    return Simulation(
-        outcome=outcome_of(options_of("simulate", [model, cluster, str(plan)], stated | options))
-    )
+    asked = options_of("simulate", [model, cluster, named], stated | options)
+    outcome = outcome_of(asked)
+    save_outcome(asked, outcome)
+    return Simulation(outcome=outcome)

@@ -18,7 +18,7 @@ from textwrap import fill
 from typing import Any, Literal
 
 from trainwright.errors import BadInput
-from trainwright.report.files import save_bytes, save_text
+from trainwright.output_file import save_bytes, save_text
 
 HOW_TO_GET = "Figures need plotly and matplotlib: pip install 'trainwright[figures]'"
 Form = Literal["png", "svg"]

@@ -1,49 +1,21 @@
-"""Files that are whole or not there."""
+"""JSON and CSV of what commands answer."""
 
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from math import isfinite
-from pathlib import Path
 
-from trainwright.errors import BadInput
 from trainwright.plan.strategy import Strategy
 
 
-def save_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name, then rename it: a reader never sees half of it."""
-    save_bytes(path, text.encode())
-
-
-def save_bytes(path: Path, content: bytes) -> None:
-    """As `save_text`, for what is no text."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(
-            "file", str(path), f"cannot be written ({error.strerror})", "choose another path"
-        ) from None
-
-
-def make_folder(path: Path) -> None:
-    """Make a directory, and those around it, unless it is there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(
-            "directory", str(path), f"cannot be made ({error.strerror})", "choose another path"
-        ) from None
-
-
 def render_json(value: object) -> str:
-    """JSON of dataclasses, mappings and sequences; a strategy is its line of text and its knobs."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
+    """JSON of dataclasses, mappings and sequences; a strategy is its line of text and its knobs.
+
+    It is ASCII, so that it says the same in every encoding that it may be printed in.
+    """
+    return json.dumps(plain(value), indent=2) + "\n"
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:

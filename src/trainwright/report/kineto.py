@@ -1,7 +1,5 @@
 """Traces of PyTorch's profiler (Kineto), as measured timelines."""
 
-import gzip
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +9,23 @@ from typing import Any
 from trainwright.errors import BadInput
 from trainwright.program.table import COMMUNICATION, COMPUTE, COPY
 from trainwright.report.trace import US
+from trainwright.report.trace_values import (
+    MOST_DEVICES,
+    OddEvent,
+    identity,
+    listed,
+    load_tree,
+    number,
+    table,
+    text,
+    whole,
+)
 from trainwright.simulate.spans import Span, Spot, build_timeline
 from trainwright.simulate.timeline import COMMUNICATION_CAUSES, Timeline
 
 _REMEDY = "write one with torch.profiler: profile(...).export_chrome_trace(FILE)"
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-_STEP = re.compile(r"ProfilerStep\s*#(\d+)")
+_STEP = re.compile(r"ProfilerStep\s*#([0-9]{1,18})")
 _UPDATE = re.compile(r"Optimizer\.step|multi_tensor_apply|\badam|adamw|FusedAdam|lamb_", re.IGNORECASE)
 _SPEAKS = re.compile(
     r"nccl|c10d::|gloo:|_c10d_functional|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|sendrecv",
@@ -77,14 +86,7 @@ def is_kineto(tree: object) -> bool:
 
 def load_json(path: Path) -> object:
     """The JSON of a trace, compressed or not."""
-    try:
-        content = path.read_bytes()
-        return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
-    except OSError as error:
-        reason = error.strerror or "is damaged"
-        raise BadInput("trace", str(path), f"cannot be read ({reason})", "check the path") from None
-    except (ValueError, EOFError, RecursionError):
-        raise BadInput("trace", str(path), "is not JSON", _REMEDY) from None
+    return load_tree(path, _REMEDY)[0]
 
 
 def load_kineto(path: Path) -> Kineto:
@@ -94,24 +96,27 @@ def load_kineto(path: Path) -> Kineto:
         raise BadInput("trace", str(path), "is none of PyTorch's profiler", _REMEDY)
     assert isinstance(tree, Mapping)
     try:
-        events = tuple(_events(tree["traceEvents"]))
-        rank = int((tree.get("distributedInfo") or {}).get("rank", 0))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput("trace", str(path), "is not a trace of PyTorch's profiler", _REMEDY) from None
+        events = tuple(_events(listed(tree["traceEvents"], "traceEvents")))
+        job = table(tree.get("distributedInfo") or {}, "distributedInfo")
+        rank = whole(job.get("rank", 0), "rank", most=MOST_DEVICES)
+    except OddEvent as error:
+        raise BadInput("trace", str(path), f"is not one of PyTorch's profiler: {error}", _REMEDY) from None
     if not events:
         raise BadInput("trace", str(path), "has no events", "record at least one step")
     shapes = any("Input Dims" in event.about for event in events)
     return Kineto(rank=rank, events=events, shapes=shapes)
 
 
-def _events(listed: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
-    for each in listed:
-        if each.get("ph") == "X" and each.get("cat") != "Trace":
-            start = float(each["ts"]) / US
+def _events(found: Sequence[object]) -> Iterator[Event]:
+    for each in found:
+        event = table(each, "event")
+        if event.get("ph") == "X" and event.get("cat") != "Trace":
+            start = number(event, "ts") / US
             yield Event(
-                name=str(each["name"]), category=str(each.get("cat", "")),
-                thread=(each.get("pid"), each.get("tid")), start_s=start,
-                end_s=start + float(each["dur"]) / US, about=each.get("args") or {},
+                name=text(event, "name"), category=text(event, "cat", ""),
+                thread=(identity(event.get("pid")), identity(event.get("tid"))), start_s=start,
+                end_s=start + number(event, "dur", least=0.0) / US,
+                about=table(event.get("args") or {}, "args"),
             )  # fmt: skip
 
 

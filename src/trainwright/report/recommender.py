@@ -7,6 +7,7 @@ from rich.table import Table
 
 from trainwright.cluster.power import activity_of, power_w
 from trainwright.cost.load import Interval
+from trainwright.economics.money import GRID_KG_PER_KWH
 from trainwright.estimate.laid import Laid
 from trainwright.estimate.types import COMMUNICATION, Job
 from trainwright.model.totals import model_flops
@@ -44,14 +45,24 @@ class TablesSummary:
     power_w: float
     dollars_per_billion_samples: float
     joules_per_sample: float
+    co2e_kg_per_billion_samples: float
 
 
-def summarize_laid(job: Job, laid: Laid, interval: Interval, top: int) -> tuple[TablesSummary, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesTerms:
+    """What turns the times of shardings into ranges, money and carbon."""
+
+    interval: Interval
+    dollars_per_kwh: float = 0.0  # on top: zero where the price of an hour includes electricity
+    grid_kg_per_kwh: float = GRID_KG_PER_KWH
+
+
+def summarize_laid(job: Job, laid: Laid, terms: TablesTerms, top: int) -> tuple[TablesSummary, ...]:
     """The fastest shardings that fit, at most `top`."""
-    return tuple(_summary(job, laid, rank, interval) for rank in range(min(laid.fitting, top)))
+    return tuple(_summary(job, laid, rank, terms) for rank in range(min(laid.fitting, top)))
 
 
-def _summary(job: Job, laid: Laid, rank: int, interval: Interval) -> TablesSummary:
+def _summary(job: Job, laid: Laid, rank: int, terms: TablesTerms) -> TablesSummary:
     index, sharding, result, cluster = (
         int(laid.order[rank]),
         laid.shardings[rank],
@@ -65,6 +76,8 @@ def _summary(job: Job, laid: Laid, rank: int, interval: Interval) -> TablesSumma
     used = laid.instances * laid.devices
     power = float(power_w(cluster, activity_of(time, moved, step)))
     peak = laid.devices * cluster.device.peak(sharding.precision) * step
+    kwh = power / rate * _BILLION / 3.6e6  # of a billion samples
+    hours = cluster.count / 3600.0 / rate * _BILLION  # of devices, for the same
     return TablesSummary(
         sharding=sharding,
         plan=str(sharding),
@@ -72,8 +85,8 @@ def _summary(job: Job, laid: Laid, rank: int, interval: Interval) -> TablesSumma
         instances=laid.instances,
         global_batch=laid.global_batch,
         step_s=step,
-        low_s=step * interval.low,
-        high_s=step * interval.high,
+        low_s=step * terms.interval.low,
+        high_s=step * terms.interval.high,
         samples_per_s=rate,
         samples_per_s_per_device=rate / used,
         mfu=model_flops(job.graph, laid.global_batch, 1) / peak,
@@ -89,8 +102,9 @@ def _summary(job: Job, laid: Laid, rank: int, interval: Interval) -> TablesSumma
             if part == "weights"
         },
         power_w=power,
-        dollars_per_billion_samples=cluster.count * cluster.device.price_per_hour / 3600.0 / rate * _BILLION,
+        dollars_per_billion_samples=hours * cluster.device.price_per_hour + kwh * terms.dollars_per_kwh,
         joules_per_sample=power / rate,
+        co2e_kg_per_billion_samples=kwh * terms.grid_kg_per_kwh,
     )
 
 
@@ -131,7 +145,8 @@ def headline(best: TablesSummary) -> tuple[str, ...]:
         f"{render_si(best.samples_per_s_per_device, 'samples/s')} per device, MFU {best.mfu:.1%}, step "
         f"{render_duration(best.step_s)} ({render_range(best.low_s, best.high_s)})",
         f"{best.dollars_per_billion_samples:,.3g} $ per billion samples, {render_si(best.power_w, 'W')}, "
-        f"{render_si(best.joules_per_sample, 'J')} per sample",
+        f"{render_si(best.joules_per_sample, 'J')} per sample, "
+        f"{best.co2e_kg_per_billion_samples:,.3g} kg CO₂e per billion samples",
     )
 
 

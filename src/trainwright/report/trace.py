@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.errors import BadInput
+from trainwright.checksum import seal_pieces
+from trainwright.output_file import save_pieces
 from trainwright.plan.text import render_plan
 from trainwright.program.lower import Program
 from trainwright.program.table import CATEGORIES, ONCE, Ints
@@ -35,28 +35,24 @@ def describe(program: Program, kind: str) -> dict[str, str]:
 
 
 def save_trace(path: Path, timeline: Timeline, about: Mapping[str, str] | None = None) -> None:
-    """Write a trace, piece by piece under a temporary name, then rename it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.writelines(render_trace(timeline, about or {}))
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(
-            "file", str(path), f"cannot be written ({error.strerror})", "choose another path"
-        ) from None
+    """Write a trace, piece by piece."""
+    save_pieces(path, (piece.encode() for piece in render_trace(timeline, about or {})))
 
 
 def render_trace(timeline: Timeline, about: Mapping[str, str]) -> Iterator[str]:
-    """The JSON of a trace, in pieces; `otherData` has what it needs to be read back."""
+    """The JSON of a trace, in pieces; `otherData` has what it needs to be read back, the end a checksum."""
+    return seal_pieces(_pieces(timeline, about))
+
+
+def _pieces(timeline: Timeline, about: Mapping[str, str]) -> Iterator[str]:
+    """The JSON of a trace without its closing brace."""
     other = {**about, "step_s": timeline.step_s, "places": timeline.table.places}
     yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(other) + ',"traceEvents":[\n'
     separator = ""
     for chunk in _chunks(_events(timeline)):
         yield separator + ",\n".join(chunk)
         separator = ",\n"
-    yield "\n]}\n"
+    yield "\n]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

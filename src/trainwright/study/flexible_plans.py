@@ -13,8 +13,9 @@ from trainwright.cost.load import load_constants
 from trainwright.cost.source import Source, build_source, parse_cost
 from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
+from trainwright.output_file import save_text
 from trainwright.program.setting import Setting
-from trainwright.report.files import render_json, save_text
+from trainwright.report.files import render_json
 from trainwright.search.findings import Findings
 from trainwright.search.flexible import tried_recipes
 from trainwright.search.reasons import explain

@@ -14,7 +14,8 @@ from threading import Thread
 from typing import Any
 
 from trainwright.algorithm.experiment import Contest, Curve, Experiment, Mark
-from trainwright.report.files import make_folder, render_json, save_text
+from trainwright.output_file import make_folder, save_text
+from trainwright.report.files import render_json
 
 # That the curvature is taken on; a sample of text is a window of many characters.
 _SAMPLES: Mapping[Contest, int] = {"mlp": 512, "given-mlp": 512, "transformer": 64}

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.cli.command_parser import parse_command
 from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
 
 if TYPE_CHECKING:
+    from trainwright.cli.plan_islands import ApartAnswer
     from trainwright.report.islands import ApartSummary
 
 _UPLOADED = "uploaded"
@@ -66,70 +68,41 @@ def _stored(word: str, files: Mapping[str, Any], folder: Path) -> str:
         return word
     path = folder / _UPLOADED / word  # a configuration is called after its folder
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(files[word]), encoding="utf-8")
+    path.write_text(json.dumps(_unsealed(files[word])), encoding="utf-8")
     return str(path)
+
+
+def _unsealed(tree: Any) -> Any:
+    """What was uploaded without the checksum of its file, whose bytes are not here: the page verifies it."""
+    sealed = isinstance(tree, dict) and str(tree.get("checksum", "")).startswith("sha256:")
+    return {key: value for key, value in tree.items() if key != "checksum"} if sealed else tree
 
 
 def _options(command: str, words: Sequence[str]) -> argparse.Namespace:
     """The options of a command, by its own parser."""
-    from importlib import import_module
-
-    parser = WebParser(prog=f"trainwright {command}", add_help=False)
-    import_module(f"trainwright.cli.{command}").add_arguments(parser)
-    return parser.parse_args(list(words))
-
-
-class WebParser(argparse.ArgumentParser):
-    """A parser whose errors are answers."""
-
-    def error(self, message: str) -> Any:
-        raise BadInput("question", message, "is not understood", "see the options of the command")
+    return parse_command(command, words, asked=shlex.join(["trainwright", command, *words]))
 
 
 def _plan(words: Sequence[str]) -> bytes:
-    from trainwright.cli.answer import answer_of, json_of
-    from trainwright.cli.request import parse_request
-    from trainwright.model.load import load_model
+    from trainwright.cli.plan_answer import plan_answer
+    from trainwright.cli.plan_islands import ApartAnswer
     from trainwright.report.page import compact_json
+
+    found = plan_answer(_options("plan", words[1:]), lambda *_: None)
+    shown = _island_parts(found) if isinstance(found, ApartAnswer) else {"figures": found.figures()}
+    return compact_json({**found.tree(), **shown}).encode()
+
+
+def _island_parts(found: "ApartAnswer") -> Mapping[str, object]:
+    """What the page shows of algorithms, and the figures of exact training if it fits."""
     from trainwright.report.plan_figures import plan_figures
 
-    options = _options("plan", words[1:])
-    if load_model(options.model).kind == "dlrm":
-        return _plan_tables(options)
-    if options.algorithm:
-        return _plan_islands(options)
-    found = answer_of(parse_request(options))
-    figures = plan_figures(found.summaries, found.front, found.what_if)
-    return compact_json({**json_of(found), "figures": figures}).encode()
-
-
-def _plan_islands(options: argparse.Namespace) -> bytes:
-    """Exact training with algorithms beside it; as ever if it fits, without its parts if it does not."""
-    from trainwright.cli.plan_islands import apart_answer_of, apart_json_of
-    from trainwright.report.island_figures import island_figures
-    from trainwright.report.page import compact_json
-    from trainwright.report.plan_figures import plan_figures
-
-    found = apart_answer_of(options)
     exact = found.exact
-    return compact_json(
-        {
-            **apart_json_of(found), "beside": [_beside(each) for each in found.found],
-            "island_figures": island_figures(found.best_exact, found.alone, found.found),
-            "figures": plan_figures(exact.summaries, exact.front, exact.what_if) if exact else (),
-        }
-    ).encode()  # fmt: skip
-
-
-def _plan_tables(options: argparse.Namespace) -> bytes:
-    """A recommender's shardings and instances."""
-    from trainwright.cli.plan_tables import answer_of, json_of
-    from trainwright.report.page import compact_json
-    from trainwright.report.recommender_figures import recommender_figures
-
-    found, job = answer_of(options)
-    figures = recommender_figures(found.plans, found.instances)
-    return compact_json({**json_of(found, job), "figures": figures}).encode()
+    return {
+        "beside": [_beside(each) for each in found.found],
+        "island_figures": found.figures(),
+        "figures": plan_figures(exact.summaries, exact.front, exact.what_if) if exact else (),
+    }
 
 
 def _beside(found: "ApartSummary") -> Mapping[str, object]:

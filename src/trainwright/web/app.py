@@ -18,6 +18,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from trainwright import __version__
+from trainwright.cli.study import check_words
+from trainwright.errors import TrainwrightError
 from trainwright.report.page import ASSETS
 from trainwright.study import STUDIES
 from trainwright.web import questions as asked
@@ -180,7 +182,7 @@ def _add_questions(api: FastAPI, workers: Workers) -> None:
         return await _answered(request, workers, ("simulate", question.command(), _files(question)))
 
     @api.post("/api/trace", summary="The simulated step as a trace that Perfetto opens")
-    async def trace(request: Request, question: asked.Simulate) -> Response:
+    async def trace(request: Request, question: asked.TracedStep) -> Response:
         return await _answered(request, workers, ("trace", question.command(), _files(question)))
 
     @api.post("/api/compare", summary="A predicted and a measured trace side by side")
@@ -226,6 +228,10 @@ def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
         words = [name]
         for option, value in question.options.items():
             words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+        try:
+            check_words(name, words[1:])
+        except TrainwrightError as error:
+            raise HTTPException(422, str(error)) from None
         job = jobs.start("study", words, _said(["study", *words]))
         return Started(job=job.name, command=job.command)
 

@@ -18,10 +18,9 @@ def study(words: Sequence[str], tell: Tell) -> bytes:
     """The findings of a study: `NAME --option value ...`."""
     from trainwright.cli.study import findings_of
     from trainwright.report.page import compact_json
-    from trainwright.web.answering import WebParser
 
     tell(0, 0, "under way")
-    findings = findings_of(words[0], words[1:], tell, WebParser)
+    findings = findings_of(words[0], words[1:], tell)
     tables = {name: list(rows)[:_MOST_ROWS] for name, rows in findings.tables.items() if rows}
     return compact_json(
         {"title": findings.title, "lines": findings.lines, "figures": findings.figures, "tables": tables}

@@ -53,11 +53,6 @@ class Subject(BaseModel):
     )
     batch: Count | None = Field(default=None, description="sequences a step")
     seq: Count | None = Field(default=None, description="tokens a sequence")
-    tokens: Amount | None = Field(default=None, description="to train on")
-    price: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] | None = Field(
-        default=None, description="dollars a device and hour, if not the catalog's"
-    )
-    precision: Literal["bf16", "fp16", "fp8", "fp4", "fp32"] | None = None
     stack: Name | None = Field(default=None, description="software, of the catalog")
 
     @model_validator(mode="after")
@@ -79,17 +74,32 @@ class Subject(BaseModel):
         late = f"@{self.link_latency}" if self.link_latency else ""
         sites, link = (f"x{self.sites}", f"@{self.link}{late}") if self.sites else ("", "")
         words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
-        stated = {"batch": self.batch, "seq": self.seq, "tokens": self.tokens, "stack": self.stack}
+        stated = {"batch": self.batch, "seq": self.seq, "stack": self.stack}
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []
-        words += ["--price", f"{self.price:g} $/h"] if self.price is not None else []
         for name, factor in self.change.items():
             words += ["--change", f"{name}={factor:g}"] if factor != 1 else []
         return words
 
 
-class Plan(Subject):
+class RunTerms(BaseModel):
+    """What a whole run is told by: its tokens and the price of a device."""
+
+    tokens: Amount | None = Field(default=None, description="to train on")
+    price: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] | None = Field(
+        default=None, description="dollars a device and hour, if not the catalog's"
+    )
+
+    def run_arguments(self) -> list[str]:
+        """Its options."""
+        words = ["--tokens", self.tokens] if self.tokens is not None else []
+        return words + (["--price", f"{self.price:g} $/h"] if self.price is not None else [])
+
+
+class Plan(Subject, RunTerms):
     """How should this model be trained on this cluster?"""
+
+    precision: Literal["bf16", "fp16", "fp8", "fp4", "fp32"] | None = None
 
     objective: Literal["time", "cost", "energy", "memory"] = "time"
     fix: list[Fixed] = Field(default_factory=list, max_length=20)
@@ -115,7 +125,7 @@ class Plan(Subject):
 
     def command(self) -> list[str]:
         """As typed."""
-        words = ["plan", *self.arguments()]
+        words = ["plan", *self.arguments(), *self.run_arguments()]
         words += ["--algorithm", self.algorithm] if self.algorithm else []
         words += ["--islands", str(self.islands)] if self.islands else []
         words += ["--precision", self.precision] if self.precision else []
@@ -126,15 +136,15 @@ class Plan(Subject):
         return [*words, *(["--pareto"] if self.pareto else [])]
 
 
-class Simulate(Subject):
-    """What does a step of this plan do?"""
+class TracedStep(Subject):
+    """When does every task of a step of this plan run?"""
 
     plan: Annotated[
         str, Field(pattern=r"^[a-z0-9][a-z0-9 =,._+-]{0,300}$", examples=["dp8 tp8 pp8 mb1 1f1b"])
     ]
 
     @model_validator(mode="after")
-    def _no_file(self) -> "Simulate":
+    def _no_file(self) -> "TracedStep":
         if self.plan.endswith(".plan") or any(word.startswith("-") for word in self.plan.split()):
             raise ValueError("name a strategy or a plan of the zoo")
         return self
@@ -143,6 +153,14 @@ class Simulate(Subject):
         """As typed."""
         words = self.arguments()
         return ["simulate", *words[:2], *self.plan.split(), *words[2:]]
+
+
+class Simulate(TracedStep, RunTerms):
+    """What does a step of this plan do?"""
+
+    def command(self) -> list[str]:
+        """As typed."""
+        return [*super().command(), *self.run_arguments()]
 
 
 class Compare(BaseModel):

@@ -29,7 +29,12 @@ def test_json_has_the_differences_and_their_shares(trace: Path, tmp_path: Path) 
     tree["otherData"]["step_s"] += 1.0  # one second of waiting at the end
     slower = tmp_path / "slower.json"
     slower.write_text(json.dumps(tree))
-    found = json.loads(trainwright("compare", str(trace), str(slower), "--json").stdout)
+    assert "was edited or damaged since it was written" in fails("compare", str(trace), str(slower))
+    del tree["checksum"]
+    slower.write_text(json.dumps(tree))
+    result = trainwright("compare", str(trace), str(slower), "--json")
+    assert "slower.json has no checksum: it is not verified" in result.stderr
+    found = json.loads(result.stdout)
     assert found["step"]["difference_s"] == pytest.approx(1.0)
     assert found["causes"][0]["name"] == "bubble"
     assert found["causes"][0]["share"] == pytest.approx(1.0)

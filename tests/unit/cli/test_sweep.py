@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.commands import fails, failure, trainwright
+from tests.commands import LIMIT_S, fails, failure, heed_interrupts, trainwright
 from tests.unit.sweep.small import TEXT, contents
 
 
@@ -32,13 +32,12 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainwright.cli.main", "sweep", str(tmp_path / "long.toml")]
     process = subprocess.Popen(
         [*command, "--out", str(out), "--workers", "2"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
     )  # fmt: skip
-    until = time.monotonic() + 60
-    while not list(out.glob("points-*")) and time.monotonic() < until:
+    while not list(out.glob("points-*")) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, errors
     assert f"interrupted; what is finished is in {out}: run the same command again to go on" in errors
     assert "Traceback" not in errors

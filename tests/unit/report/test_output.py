@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from trainwright.errors import BadInput
+from trainwright.output_file import save_text
 from trainwright.plan.strategy import Strategy
-from trainwright.report.files import render_csv, render_json, save_text
+from trainwright.report.files import render_csv, render_json
 from trainwright.report.run_lines import render_range
 from trainwright.report.tables import indented, open_console, show, table
 

@@ -239,7 +239,7 @@ class TestCommand:
             (["--pipeline", "0"], "is not a whole number above zero"),
             (["--interference", "nan"], "is not a number from 0 to 100"),
             (["--replicas", "-1"], "is not a whole number above zero"),
-            (["--fsdp", "--inference"], "there are no gradients"),
+            (["--fsdp", "--inference"], "--inference has none"),
             (["--out", "/dev/null/x"], "cannot be made"),
         ],
     )
@@ -252,9 +252,8 @@ class TestCommand:
         assert captured.err.count("\n") == 1
 
     def test_an_option_of_another_study_is_not_known(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit, match="1"):
-            main(["study", "comp-vs-comm", "--sensitivity"])
-        assert "unrecognized arguments: --sensitivity" in capsys.readouterr().err
+        assert main(["study", "comp-vs-comm", "--sensitivity"]) == 1
+        assert 'option "--sensitivity"' in capsys.readouterr().err
 
     @pytest.mark.parametrize("name", ["comp-vs-comm", "flexible-plans"])
     def test_each_study_has_its_own_help(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.commands import LIMIT_S, heed_interrupts
 from trainwright.algorithm.anatomy import Anatomy, Weight
 from trainwright.algorithm.experiment import Curve, Experiment, Mark
 from trainwright.algorithm.protocol import Seat
@@ -29,6 +30,7 @@ from trainwright.study.subnetworks import EXACT, FULL, METHODS, OURS, Result, St
 from trainwright.study.subnetworks_coupling import coupling_rows, ordered_pairs
 from trainwright.study.subnetworks_tables import keeps_up, study_lines
 
+pytestmark = pytest.mark.timeout(1200)  # the study trains for a minute on two idle cores
 _COMMAND = [sys.executable, "-m", "trainwright.cli.main", "study", "subnetworks", "--quick"]
 
 
@@ -38,7 +40,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("subnetworks")
     done = subprocess.run(
         [*_COMMAND, "--out", str(folder), "--risk", str(folder / "risk.toml")],
-        capture_output=True, text=True, check=False, timeout=1500,
+        capture_output=True, text=True, check=False, timeout=1100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
@@ -125,14 +127,9 @@ def test_work_that_is_interrupted_goes_on_from_what_is_kept(tmp_path: Path) -> N
     assert json.loads(kept[0].read_text())["found"]
 
 
-def _interruptible() -> None:
-    """Undo what a shell does to commands in the background: they inherit that SIGINT is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [*_COMMAND, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True, preexec_fn=_interruptible
+        [*_COMMAND, "--out", str(tmp_path)], stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     ) as running:
         assert running.stderr is not None
         for line in running.stderr:
@@ -140,7 +137,7 @@ def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path) -> None:
                 break
         running.send_signal(signal.SIGINT)
         told = running.stderr.read()
-        assert running.wait(120) == 130
+        assert running.wait(LIMIT_S) == 130
     assert "goes on from what" in told
     assert "Traceback" not in told
     assert list((tmp_path / "runs").iterdir())

@@ -378,7 +378,8 @@ function timelineAnswer(step, body) {
   const drawn = figures(step.figures), places = step.blocks.places;
   const place = el("select", { id: "place", onchange: () => Charts.drawMemory(held, step.blocks, Number(place.value), step.capacity_bytes, chart) }, places.map((name, index) => el("option", { value: index }, name)));
   requestAnimationFrame(() => { Charts.drawTimeline(chart, step.blocks); Charts.drawMemory(held, step.blocks, 0, step.capacity_bytes, chart); });
-  const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", body)), "application/json"); say(""); } catch (error) { say(error.message); } };
+  const { tokens, price, ...traced } = body; // a trace says nothing of the whole run
+  const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", traced)), "application/json"); say(""); } catch (error) { say(error.message); } };
   const rows = () => step.blocks.cell.map((cell, index) => ({ lane: step.blocks.lanes[step.blocks.lane[index]][1], place: places[step.blocks.lanes[step.blocks.lane[index]][0]], kind: step.blocks.cells[cell], microbatch: step.blocks.microbatch[index], start_s: step.blocks.start_s[index], end_s: step.blocks.end_s[index], busy: step.blocks.busy[index] }));
   return [
     el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(0)} GiB`)),
@@ -399,7 +400,7 @@ async function comparePage(question) {
   const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
-    try { traces[name] = spansOnly(JSON.parse(await event.target.files[0].text())); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
+    try { traces[name] = spansOnly(await readTrace(event.target.files[0])); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
   } });
   const beside = el("section", {}, el("h2", {}, "Predicted beside measured"), el("div", { class: "row" }, field("Predicted trace (simulate --trace)", load("predicted")), field("Measured trace (run --record)", load("measured"))), measured);
   const update = latest(async (signal, push) => {
@@ -430,6 +431,17 @@ function parseCase(line) {
 function inTokens(found) {
   if (found.instances) throw new Error("is a recommender, which learns from samples, not tokens; ask for it on the page Plan");
   return found;
+}
+// A trace whose last key is the SHA-256 of all bytes before it, if it has one; browsers compute none on pages of other machines without TLS.
+async function readTrace(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer()), end = new TextDecoder().decode(bytes.subarray(-200));
+  if (/"checksum"|sha256:/.test(end) && globalThis.crypto?.subtle) {
+    const seal = /,"checksum":"sha256:([0-9a-f]{64})"\}\n$/.exec(end);
+    const own = seal && new Uint8Array(await crypto.subtle.digest("SHA-256", bytes.subarray(0, bytes.length - seal[0].length)));
+    if (!seal || [...own].map((each) => each.toString(16).padStart(2, "0")).join("") !== seal[1])
+      throw new Error(`${file.name} was edited or damaged since it was written: its checksum differs; write it again, or remove its last key, "checksum", to use it as it is`);
+  }
+  return JSON.parse(new TextDecoder().decode(bytes));
 }
 // Of a trace only what is compared: tasks, and the lanes that they are in.
 const spansOnly = (trace) => ({ ...trace, traceEvents: (trace.traceEvents || []).filter((each) => each.ph === "X" || each.ph === "M") });
