@@ -10,7 +10,7 @@ VALIDATION ?= ../shared/validation
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo architectures fuzz clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -20,8 +20,11 @@ test: .venv/.installed-dev  ## every test
 	tests/web/chromium.sh
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-thorough: .venv/.installed-dev  ## the comparisons of runs with one device again, with more plans: about half an hour
-	THOROUGH=1 $(BIN)/python -m pytest tests/runtime/test_equality.py tests/runtime/test_random_plans.py
+thorough: .venv/.installed-dev  ## everything of which `make test` takes a sample: about an hour
+	THOROUGH=1 $(BIN)/python -m pytest --timeout 1700 $$(grep --recursive --files-with-matches THOROUGH tests --include='test_*.py')
+
+test-bit-flips: .venv/.installed-dev  ## one flipped bit in each of 100 checkpoints, and 100 resumes from the one before: a few minutes
+	BIT_FLIPS=100 $(BIN)/python -m pytest tests/runtime/test_bit_flips.py
 
 test-torchtitan: .venv/.installed-dev  ## torchtitan's own configuration classes on what is exported for it: a minute to install
 	$(BIN)/python -m pip install --quiet '.[torchtitan]'
@@ -70,6 +73,12 @@ coupling: .venv/.installed-dev  ## how well the coupling foretells what subnetwo
 
 zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
 	$(BIN)/python docs/make_zoo.py
+
+architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of 150 architectures under 9 plans; continues
+	$(BIN)/python docs/make_architectures.py
+
+fuzz: .venv/.installed-dev  ## 10,000 mutated inputs over all readers; those that fail are kept in report/fuzz
+	$(BIN)/python -m tests.fuzz.run --count 10000 --seed 7
 
 clean:  ## forget the environment and the report
 	rm -rf .venv report

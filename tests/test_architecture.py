@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "src" / "trainwright"
 # A package imports from rows above its own, or from itself; neighbours in one row do not know each other.
 LAYERS = (
     ("errors",),
-    ("units",),
+    ("units", "checksum", "output_file"),
     ("cluster", "model"),
     ("cost", "economics"),
     ("algorithm",),
@@ -132,3 +132,44 @@ def test_the_command_line_starts_without_numpy_and_rich() -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
+
+
+# Who else may write: checkpoints and requests, in directories that the program has made for them itself.
+WRITERS = {
+    "trainwright.output_file",
+    "trainwright.runtime.shelf",
+    "trainwright.runtime.apart.keep",
+    "trainwright.web.answering",
+}
+WRITING = {"write_text", "write_bytes", "rename", "savez", "tofile", "to_csv", "write_html", "write_image"}
+
+
+def writes_a_file(call: ast.Call) -> bool:
+    """Whether a call opens a path for writing, or gives a file another name."""
+    attribute = isinstance(call.func, ast.Attribute)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name == "open":
+        mode = [each for each in call.args[not attribute :][:1] if isinstance(each, ast.Constant)]
+        mode += [each.value for each in call.keywords if each.arg == "mode"]
+        return any(set("wax+") & set(str(getattr(each, "value", ""))) for each in mode)
+    if name == "replace":  # Path.replace(target) has one argument, str.replace two
+        return attribute and len(call.args) == 1 and not call.keywords
+    if name == "save":  # by torch or numpy, unless to a file that is open
+        library = getattr(getattr(call.func, "value", None), "id", "") in ("torch", "np", "numpy")
+        return library and getattr(call.args[-1], "id", "") != "file"
+    return attribute and name in WRITING
+
+
+def test_the_rule_of_writers_sees_who_writes() -> None:
+    writing = "p.open('wb'), open(p, mode='a'), draft.replace(p), torch.save(x, p), p.write_text(t)"
+    reading = "p.open('rb'), open(p), t.replace('a', 'b'), replace(x, a=1), torch.save(x, file)"
+    for text, expected in ((writing, True), (reading, False)):
+        calls = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call)]
+        assert [writes_a_file(each) for each in calls] == [expected] * 5
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m not in WRITERS])
+def test_output_files_are_opened_by_one_module(module: str) -> None:
+    calls = [each for each in ast.walk(TREES[module]) if isinstance(each, ast.Call)]
+    lines = [each.lineno for each in calls if writes_a_file(each)]
+    assert not lines, f"lines {lines}: write files by trainwright.output_file"

@@ -25,7 +25,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
         "import sys, trainwright; assert callable(trainwright.plan); "
         "assert not {'numpy', 'torch', 'rich'} & {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=500)
 
 
 def test_packages_are_functions_whatever_was_imported_before() -> None:
@@ -77,7 +77,7 @@ def test_an_example_runs(script: str, tmp_path: Path) -> None:
         pytest.importorskip("duckdb")
         pytest.importorskip("pyarrow")
     result = subprocess.run(
-        [sys.executable, str(EXAMPLES / script)], capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, str(EXAMPLES / script)], capture_output=True, text=True, timeout=500, check=False,
         env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src"), "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-2000:]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from trainwright.cost.load import Constants, Interval, rests_on
 from trainwright.validate.calibrate import leave_out
 from trainwright.validate.dataset import Dataset, Predictions, measured, predict, stack_name
-from trainwright.validate.problem import Fit, Say, forked, groups_of, sources
+from trainwright.validate.forked_map import forked_map
+from trainwright.validate.problem import Fit, Say, groups_of, sources
 
 Array = NDArray[np.float64]
 _NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
@@ -49,7 +50,7 @@ def hold_out(
         return constants, predict(outcomes, constants.stack, constants.efficiency, groups)
 
     each_source = sorted(set(names))
-    for source, (constants, found) in zip(each_source, forked(left_out, each_source), strict=True):
+    for source, (constants, found) in zip(each_source, forked_map(left_out, each_source), strict=True):
         own = every == source
         memory[own], fits[own] = found.memory_bytes[own], found.fits[own]
         predicted = found.step_s

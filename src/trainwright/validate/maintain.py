@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainwright.cost.load import CALIBRATION, PRIOR, load_constants, save_constants
 from trainwright.errors import TrainwrightError
+from trainwright.output_file import save_text
 from trainwright.validate.accuracy import Evidence, render_accuracy
 from trainwright.validate.calibrate import time_problem, timed, with_generic
 from trainwright.validate.collective_fit import judge_fabrics
@@ -73,9 +74,7 @@ def calibrate(options: argparse.Namespace) -> None:
         tables=tables,
         collectives=collectives,
     )
-    draft = page.with_name(page.name + ".tmp")
-    draft.write_text(render_accuracy(evidence), encoding="utf-8")
-    draft.replace(page)
+    save_text(page, render_accuracy(evidence))
     say(f"wrote {out} and {page}")
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +11,11 @@ from trainwright.cluster.types import Device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import Constants
 from trainwright.validate.dataset import Dataset, Predictions, predict
+from trainwright.validate.forked_map import forked_map
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Say = Callable[[str], None]
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 _STEPS = 4  # with one set of derivatives
 _LITTLE, _ENOUGH = 1e-3, 0.01  # gains that end a set of steps, of the objective; and the fit, absolute
 _SCALE = 0.06  # residuals beyond this count linearly, as in Huber's loss
@@ -146,7 +144,7 @@ class Problem:
 
     def jacobian(self, x: Array, logs: Array) -> Array:
         """One column per parameter; only groups that use its unit are predicted again."""
-        columns = forked(partial(self._column, x, logs), range(len(self.parameters)))
+        columns = forked_map(partial(self._column, x, logs), range(len(self.parameters)))
         return np.stack(columns, axis=1)
 
     def _column(self, x: Array, logs: Array, index: int, delta: float = 0.05) -> Array:
@@ -232,26 +230,3 @@ def solve_again(problem: Problem, whole: Fit) -> Array:
     for _ in range(3):
         x = np.clip(x + problem.step(x, problem.logs(x), jacobian, 1e-3), -4.0, 4.0)
     return x
-
-
-def forked(function: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
-    """The function of each item, on all cores; processes are forked, so that nothing is copied.
-
-    Inside such a process there are no further ones: items follow each other.
-    """
-    import multiprocessing
-
-    if multiprocessing.current_process().daemon:
-        return [function(item) for item in items]
-    global _work
-    _work = function
-    with multiprocessing.get_context("fork").Pool() as pool:
-        return pool.map(_call, items, chunksize=1)
-
-
-_work: Callable[[Any], Any] | None = None
-
-
-def _call(item: Any) -> Any:
-    assert _work is not None
-    return _work(item)

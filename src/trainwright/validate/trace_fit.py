@@ -14,6 +14,7 @@ from trainwright.cost.network import link_share
 from trainwright.cost.operators import Machine
 from trainwright.errors import BadInput
 from trainwright.report.kineto import Event, Kineto
+from trainwright.report.trace_values import dims, element_count, identity
 
 DTYPES: Mapping[str, str] = MappingProxyType(
     {
@@ -115,7 +116,7 @@ def samples_of(trace: Kineto, cluster: Cluster, efficiency: Efficiency) -> Itera
         if event.category == "cpu_op" and taken > 0.0:
             yield from _product(event, taken, cluster, efficiency)
             yield from _stream(event, taken, cluster, efficiency)
-        if event.about.get("Collective name"):
+        if event.about.get("Collective name") and event.end_s > event.start_s:
             yield from _collective(event, cluster, efficiency)
 
 
@@ -126,9 +127,9 @@ def _device_seconds(trace: Kineto) -> Callable[[Event], float]:
     kernels: dict[object, float] = {}
     for event in trace.events:
         if event.category == "kernel" and "External id" in event.about:
-            key = event.about["External id"]
+            key = identity(event.about["External id"])
             kernels[key] = kernels.get(key, 0.0) + event.end_s - event.start_s
-    return lambda event: kernels.get(event.about.get("External id"), 0.0)
+    return lambda event: kernels.get(identity(event.about.get("External id")), 0.0)
 
 
 def _machine(cluster: Cluster, efficiency: Efficiency, dtype: str) -> Machine:
@@ -139,11 +140,11 @@ def _product(event: Event, taken: float, cluster: Cluster, efficiency: Efficienc
     if event.name not in _PRODUCTS:
         return
     first, second = _PRODUCTS[event.name]
-    dims, dtype = _operands(event), _dtype(event, first)
-    if dtype is None or max(first, second) >= len(dims) or len(dims[first]) < 2 or len(dims[second]) < 2:
+    sizes, dtype = _operands(event), _dtype(event, first)
+    if dtype is None or max(first, second) >= len(sizes) or len(sizes[first]) < 2 or len(sizes[second]) < 2:
         return
-    *groups, rows, depth = dims[first]
-    columns = dims[second][-1]
+    *groups, rows, depth = sizes[first]
+    columns = sizes[second][-1]
     machine = _machine(cluster, efficiency, dtype)
     m, n, k, count = (np.array([float(each)]) for each in (rows, columns, depth, prod(groups)))
     unit, width = machine.matrix_unit(dtype), DTYPE_BYTES[dtype]
@@ -170,8 +171,8 @@ def _collective(event: Event, cluster: Cluster, efficiency: Efficiency) -> Itera
     """A ring's time at the link's rate: inside a node if the group fits in one."""
     kind = str(event.about["Collective name"]).replace("_", "").lower().removeprefix("all_")
     kind = next((known for known in _BUS if known in kind), "")
-    ranks = int(event.about.get("Group size", 0) or 0)
-    counts = (int(event.about.get(f"{way} msg nelems", 0) or 0) for way in ("In", "Out"))
+    ranks = element_count(event.about.get("Group size"))
+    counts = (element_count(event.about.get(f"{way} msg nelems")) for way in ("In", "Out"))
     dtype = DTYPES.get(
         str(event.about.get("dtype", "")).lower(), DTYPES.get(str(event.about.get("dtype", "")))
     )
@@ -189,10 +190,7 @@ def _collective(event: Event, cluster: Cluster, efficiency: Efficiency) -> Itera
 
 
 def _operands(event: Event) -> list[list[int]]:
-    dims = event.about.get("Input Dims")
-    if not isinstance(dims, list):
-        return []
-    return [each if isinstance(each, list) and all(type(n) is int for n in each) else [] for each in dims]
+    return dims(event.about.get("Input Dims"))
 
 
 def _dtype(event: Event, index: int) -> str | None:
