@@ -32,13 +32,13 @@ from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph
+from trainwright.output_file import save_text
 from trainwright.plan.expand import expand
 from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import parse_strategy
 from trainwright.plan.zoo import ZOO, build_zoo
 from trainwright.program.lower import Program, lower
 from trainwright.report.comparison import compare
-from trainwright.report.files import save_text
 from trainwright.runtime.machine import build_setting
 from trainwright.runtime.profile.entry import render_entry
 from trainwright.runtime.profile.session import measure_rounds, memory_bytes, plan_rounds

@@ -15,7 +15,7 @@ __all__ = ["__version__", "advise", "export", "plan", "simulate", "sweep", "trac
 # What is loaded when it is first used, and the module that it is in.
 _LATE = {
     "advise": "trainwright.library",
-    "trace": "trainwright.runtime.tracing.trace",  # which needs PyTorch
+    "trace": "trainwright.library.tracing",
 }
 # Packages that are functions of the library too: trainwright.plan is a package, and plan(...) asks it.
 _CALLED = ("plan", "simulate", "sweep", "export")

@@ -24,7 +24,8 @@ class BadInput(TrainwrightError):
 
     def __init__(self, thing: str, value: object, rule: str, remedy: str) -> None:
         self.thing, self.value, self.rule, self.remedy = thing, value, rule, remedy
-        super().__init__(f"{thing} {_quoted(value)}: {rule}; {remedy}")
+        shown = thing if value == "" else f"{thing} {_quoted(value)}"
+        super().__init__(f"{shown}: {rule}; {remedy}")
 
 
 class UnknownName(BadInput):
