@@ -147,8 +147,8 @@ def _short(source: str) -> str:
 
 def _kinds() -> Mapping[str, Kind]:
     from trainwright.cluster.load import device_names, network_names
-    from trainwright.cost.load import stack_entries
     from trainwright.model.load import model_names
+    from trainwright.stack.load import stack_entries
 
     return {
         "devices": Kind(
@@ -261,7 +261,8 @@ def _model_row(name: str) -> Sequence[str]:
 
 
 def _stack(name: str) -> object:
-    from trainwright.cost.load import load_constants, stack_entries, stack_name
+    from trainwright.cost.load import load_constants
+    from trainwright.stack.load import stack_entries, stack_name
 
     entry = stack_entries()[stack_name(name)]
     return {
@@ -274,6 +275,6 @@ def _stack(name: str) -> object:
 
 
 def _stack_row(name: str) -> Sequence[str]:
-    from trainwright.cost.load import stack_entries
+    from trainwright.stack.load import stack_entries
 
     return name, stack_entries()[name].description

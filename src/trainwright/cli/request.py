@@ -11,7 +11,7 @@ from trainwright.cli.subject import (
 )
 from trainwright.cli.terms import parse_terms
 from trainwright.cluster.types import Device
-from trainwright.cost.constants import AXES, Stack
+from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
@@ -19,7 +19,8 @@ from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
-from trainwright.search.usual import MOST_BATCH, able_knobs, check_precision
+from trainwright.search.usual import MOST_BATCH, able_knobs, check_able, check_precision
+from trainwright.stack.capability import AXES
 from trainwright.units import parse_whole
 
 
@@ -78,17 +79,17 @@ def _batches(options: argparse.Namespace, subject: Subject) -> tuple[tuple[int, 
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
-    """A note on what the stack cannot run and is therefore not searched, unless the user fixed that knob."""
-    chosen = {text.partition("=")[0] for text in options.fix}
+    """A note on what the stack cannot run and is therefore not searched."""
+    able = stack.capability
     missing = {
-        "schedule": [name for name in SCHEDULES if name not in stack.schedules],
-        "offload": [name for name in OFFLOADS if name not in stack.offloads],
-        "zero": [str(stage) for stage in range(4) if stage not in stack.zeros],
-    } | {axis: ["above 1"] for axis in AXES if axis not in stack.axes}
-    words = [f"{knob} {', '.join(names)}" for knob, names in missing.items() if names and knob not in chosen]
+        "schedule": [name for name in SCHEDULES if name not in able.schedules],
+        "offload": [name for name in OFFLOADS if name not in able.offloads],
+        "zero": [str(stage) for stage in range(4) if stage not in able.zeros],
+    } | {axis: ["above 1"] for axis in AXES if axis not in able.axes}
+    words = [f"{knob} {', '.join(names)}" for knob, names in missing.items() if names]
     if not words:
         return ()
-    return (f"{stack.name} lacks {'; '.join(words)}: not searched (see --fix, --stack generic).",)
+    return (f"{able.title} lacks {'; '.join(words)}: not searched (see --stack generic).",)
 
 
 def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[str, tuple[int, ...]]:
@@ -104,6 +105,7 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
         if not equals:
             raise BadInput("--fix", text, "has no value", "write it like pp=4")
         fixed[knob_name(knob)] = tuple(dict.fromkeys(knob_value(knob, each) for each in value.split(",")))
+    check_able(stack, fixed)
     for index in fixed["precision"]:
         check_precision(PRECISIONS[index], device)
     return fixed
@@ -111,6 +113,6 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
 
 def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:
     stated = {knob: getattr(options, f"max_{knob}") for knob in LIMITED}
-    return {"vpp": stack.most_vpp} | {
+    return {"vpp": stack.capability.most_vpp} | {
         knob_name(knob): parse_whole(text, f"--max-{knob}") for knob, text in stated.items() if text
     }

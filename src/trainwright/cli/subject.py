@@ -8,7 +8,7 @@ from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.change import RESOURCES, Place, parse_change
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
-from trainwright.cost.load import Constants, Interval, load_constants, stack_name
+from trainwright.cost.load import Constants, Interval, load_constants
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
@@ -17,6 +17,7 @@ from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.search.usual import MOST_BATCH, usual_batch
+from trainwright.stack.load import stack_name
 from trainwright.units import parse_quantity, parse_whole, render_si
 
 SAMPLES_PER_DEVICE = 512  # of a recommender

@@ -7,8 +7,7 @@ from typing import Literal
 from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.cost.kernels import Kernels
 from trainwright.cost.table import CollectiveTable
-
-AXES = ("tp", "cp", "pp", "ep")  # parallel axes besides dp
+from trainwright.stack.capability import ANY, Capability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +90,7 @@ class Stack:
     fragmentation: float = 0.06  # of the allocated bytes
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
-    schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
-    zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that it has
-    axes: tuple[str, ...] = AXES  # parallel axes that it has besides dp
-    offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")  # what it can keep on the host
-    most_vpp: int = 64
-    recomputes: tuple[str, ...] = ("none", "selective", "full")
+    capability: Capability = ANY  # what it can run
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
 

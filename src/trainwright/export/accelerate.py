@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
@@ -10,27 +9,8 @@ from trainwright.export.yaml import render_yaml
 from trainwright.plan.strategy import Strategy
 
 NAME = "accelerate"
-ABILITY = Ability(
-    axes=("tp", "cp"), sp=(False,), zeros=(0, 2, 3), hybrid=(2, 3), recomputes=("none", "full"),
-    some_layers=False, offloads=("none",), precisions=("fp32", "bf16", "fp16", "fp8"), overlaps=(True,),
-)  # fmt: skip
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
 MIXED = {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the file cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, NAME)
-    if strategy.zero == 0 and strategy.cp > 1:
-        yield Gap(knob="zero", value=0, reason="accelerate shards weights over the ranks of cp")
-    if strategy.zero == 0 and strategy.recompute == "full":
-        yield Gap(
-            knob="recompute", value="full", reason="accelerate recomputes under FSDP (zero 2 or 3) only"
-        )
-    if strategy.shard and strategy.shard % strategy.cp:
-        reason = f"accelerate shards over whole groups of context parallelism, of {strategy.cp} ranks"
-        yield Gap(knob="shard", value=strategy.shard, reason=reason)
 
 
 def remarks(handover: Handover) -> Iterator[str]:

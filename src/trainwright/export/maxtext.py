@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
@@ -11,45 +10,9 @@ from trainwright.model.architecture import Architecture
 from trainwright.plan.strategy import Strategy
 
 NAME = "MaxText"
-ABILITY = Ability(
-    axes=("tp", "cp", "pp", "vpp", "ep"), cp_kinds=("ring", "allgather"), zeros=(0, 3), hybrid=(3,),
-    schedules=("gpipe", "interleaved"), some_layers=False, offloads=("none", "optimizer"),
-    precisions=("fp32", "bf16", "fp8"), overlaps=(True,),
-)  # fmt: skip
 REMAT = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
-# What its configurable decoder is: anything else of a model has no setting that we know.
-_PLAIN = {
-    "kind": "decoder", "norm": "rms", "gated": True, "rope": True, "norm_placement": "pre",
-    "post_norms": False,
-    "parallel_block": False, "qkv_bias": False, "output_bias": False, "mlp_bias": False, "qk_norm": "none",
-    "sinks": False, "window": 0, "kv_lora_rank": 0, "shared_ffn": 0, "first_dense": 0, "moe_every": 1,
-    "positions": 0, "embedding_norm": False, "head_bias": False, "router_bias": False, "passes": 1,
-}  # fmt: skip
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the YAML cannot say."""
-    strategy, arch = canonical(handover.strategy), handover.architecture
-    for gap in ability_gaps(strategy, ABILITY, NAME):
-        if gap.knob == "schedule" and gap.value == "1f1b":
-            reason = "MaxText's pipeline does all forwards before the backwards: gpipe or interleaved"
-            yield Gap(knob="schedule", value="1f1b", reason=reason)
-        else:
-            yield gap
-    if strategy.tp > 1 and not strategy.sp:
-        reason = "MaxText shards activations along the sequence under tensor parallelism"
-        yield Gap(knob="sp", value="off", reason=reason)
-    if strategy.shard and strategy.shard % strategy.cp:
-        reason = f"MaxText shards weights over whole groups of {strategy.cp} context ranks"
-        yield Gap(knob="shard", value=strategy.shard, reason=reason)
-    if strategy.ep > 1 and (strategy.dp % strategy.ep or strategy.etp > 1):
-        reason = f"its expert axis is split from data parallelism, here dp = {strategy.dp}"
-        yield Gap(knob="ep", value=strategy.ep, reason=reason)
-    for field, usual in _PLAIN.items() if arch else ():
-        if getattr(arch, field) != usual:
-            yield Gap(knob=f"model {field}", value=getattr(arch, field), reason="state MaxText's model_name")
 
 
 def remarks(handover: Handover) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import (
     Flag,
@@ -13,55 +12,17 @@ from trainwright.export.flags import (
     torchrun_words,
 )
 from trainwright.export.handover import Handover
-from trainwright.export.megatron_model import model_flags, model_gaps
+from trainwright.export.megatron_model import model_flags
+from trainwright.export.stage_layers import has_uneven_stages, relieves_ends, render_layout
 from trainwright.model.architecture import Architecture
-from trainwright.plan.mapping import AXES, ORDERS, canonical_order
+from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-LM"
 PIPELINE_INSIDE = "tp-cp-pp-dp"  # the order of --use-tp-pp-dp-mapping
-ABILITY = Ability(
-    schedules=("1f1b", "interleaved"), offloads=("none", "optimizer"), orders=(ORDERS[0], PIPELINE_INSIDE)
-)
 # What Megatron-FSDP shards for each stage of ZeRO.
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 CP_TYPES = {"ring": "p2p", "allgather": "all_gather"}
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the flags cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, NAME)
-    yield from pairing_gaps(strategy)
-    yield from stage_gaps(handover)
-    if handover.architecture:
-        yield from model_gaps(handover.architecture)
-
-
-def pairing_gaps(strategy: Strategy) -> Iterator[Gap]:
-    """Knobs that Megatron has, but not beside others of a plan."""
-    if strategy.recompute_layers % strategy.vpp:
-        reason = f"Megatron counts them in each of the {strategy.vpp} chunks of a stage"
-        yield Gap(knob="recompute_layers", value=strategy.recompute_layers, reason=reason)
-    if strategy.offload == "optimizer" and not is_distributed(strategy):
-        reason = "Megatron offloads the state of its distributed optimizer: zero 1 to 3"
-        yield Gap(knob="offload", value="optimizer", reason=reason)
-    sizes = {axis: getattr(strategy, axis) for axis in AXES}
-    inside = canonical_order(PIPELINE_INSIDE, sizes)
-    if strategy.order == inside != ORDERS[0] and strategy.zero in SHARDED:
-        reason = f"Megatron-FSDP, which zero {strategy.zero} needs, has {ORDERS[0]}"
-        yield Gap(knob="order", value=strategy.order, reason=reason)
-
-
-def stage_gaps(handover: Handover) -> Iterator[Gap]:
-    """Layers that are not as many in every chunk of every stage, of a model that is known."""
-    chunks = handover.strategy.pp * handover.strategy.vpp
-    if handover.architecture and handover.architecture.layers % chunks:
-        reason = (
-            f"Megatron gives as many to each of pp·vpp = {chunks} chunks: choose a divisor, "
-            "or state --pipeline-model-parallel-layout yourself"
-        )
-        yield Gap(knob="model layers", value=handover.architecture.layers, reason=reason)
 
 
 def is_distributed(strategy: Strategy) -> bool:
@@ -94,6 +55,7 @@ def render(handover: Handover, notes: list[str]) -> str:
             comment([*notes, "Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set."]),
             "set -euo pipefail\n",
             ': "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"\n',
+            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n",
             "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n" if _one_connection(handover.strategy) else "\n",
             render_array("MODEL_ARGS", model),
             "\n",
@@ -126,9 +88,10 @@ def plan_flags(handover: Handover) -> tuple[Flag, ...]:
     """The flags of a plan."""
     strategy = canonical(handover.strategy)
     return (
-        *_degrees(strategy, handover.architecture), flag("--micro-batch-size", strategy.micro_batch),
+        *_degrees(strategy, handover.architecture), *_stages(handover),
+        flag("--micro-batch-size", strategy.micro_batch),
         flag("--global-batch-size", handover.global_batch),
-        *_sharding(strategy), *_recompute(handover), *_precision(strategy), *_overlap(strategy),
+        *_sharding(handover), *_recompute(handover), *_precision(strategy), *_overlap(strategy),
         flag("--use-mcore-models"), flag("--transformer-impl", "transformer_engine"),
     )  # fmt: skip
 
@@ -141,8 +104,6 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
     if strategy.cp > 1:
         yield flag("--cp-comm-type", CP_TYPES[strategy.cp_kind])
     yield flag("--pipeline-model-parallel-size", strategy.pp)
-    if strategy.vpp > 1:
-        yield flag("--num-virtual-stages-per-pipeline-rank", strategy.vpp)
     if strategy.order != ORDERS[0]:
         yield flag("--use-tp-pp-dp-mapping")
     if strategy.ep > 1:
@@ -151,7 +112,26 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
         yield flag("--expert-tensor-parallel-size", strategy.etp)
 
 
-def _sharding(strategy: Strategy) -> Iterator[Flag]:
+def _stages(handover: Handover) -> Iterator[Flag]:
+    """How layers are cut where chunks have unequal numbers; a layout states the chunks itself."""
+    strategy = canonical(handover.strategy)
+    if has_uneven_stages(handover) and not relieves_ends(handover):
+        yield flag("--pipeline-model-parallel-layout", render_layout(handover))
+        return
+    if strategy.vpp > 1:
+        yield flag("--num-virtual-stages-per-pipeline-rank", strategy.vpp)
+    if has_uneven_stages(handover):
+        yield flag("--account-for-embedding-in-pipeline-split")
+        yield flag("--account-for-loss-in-pipeline-split")
+
+
+def offloaded_layers(handover: Handover) -> int:
+    """Layers whose activations go to the host: all but the last, which backward needs at once."""
+    return handover.architecture.layers - 1 if handover.architecture else 0
+
+
+def _sharding(handover: Handover) -> Iterator[Flag]:
+    strategy = canonical(handover.strategy)
     if is_distributed(strategy):
         yield flag("--use-distributed-optimizer")
     if strategy.zero in SHARDED:
@@ -159,8 +139,11 @@ def _sharding(strategy: Strategy) -> Iterator[Flag]:
         yield flag("--data-parallel-sharding-strategy", SHARDED[strategy.zero])
         yield flag("--ckpt-format", "fsdp_dtensor")
         yield flag("--no-gradient-accumulation-fusion")
+        yield flag("--init-model-with-meta-device")  # or the whole model is built on each device first
     if strategy.shard:
         yield flag("--num-distributed-optimizer-instances", replicas(strategy))
+    if strategy.offload == "activations":
+        yield flag("--cpu-offloading-num-layers", offloaded_layers(handover))
     if strategy.offload == "optimizer":
         yield flag("--optimizer-cpu-offload")
         yield flag("--optimizer-offload-fraction", 1.0)

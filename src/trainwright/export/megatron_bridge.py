@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from trainwright.export import megatron
-from trainwright.export.ability import Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
+from trainwright.export.stage_layers import has_uneven_stages, relieves_ends, render_layout
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
@@ -15,14 +15,6 @@ _PRECISIONS = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
     "fp4": "bf16_with_nvfp4_mixed",
 }  # fmt: skip
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the values cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, megatron.ABILITY, NAME)
-    yield from megatron.pairing_gaps(strategy)
-    yield from megatron.stage_gaps(handover)
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -41,8 +33,7 @@ def model_values(handover: Handover) -> dict[str, object]:
     values: dict[str, object] = {
         "tensor_model_parallel_size": strategy.tp, "sequence_parallel": strategy.sp,
         "context_parallel_size": strategy.cp, "pipeline_model_parallel_size": strategy.pp,
-        "pipeline_model_parallel_layout": None,
-        "virtual_pipeline_model_parallel_size": strategy.vpp if strategy.vpp > 1 else None,
+        **_stages(handover),
         "expert_model_parallel_size": strategy.ep, "expert_tensor_parallel_size": strategy.etp,
     }  # fmt: skip
     if strategy.cp > 1:
@@ -50,6 +41,18 @@ def model_values(handover: Handover) -> dict[str, object]:
     if handover.seq:
         values["seq_length"] = handover.seq
     return values | _sends(strategy) | _recompute(handover)
+
+
+def _stages(handover: Handover) -> dict[str, object]:
+    """How layers are cut: in equal chunks, with the ends counted as layers, or by a layout."""
+    strategy, uneven = canonical(handover.strategy), has_uneven_stages(handover)
+    ends = uneven and relieves_ends(handover)
+    return {
+        "pipeline_model_parallel_layout": render_layout(handover) if uneven and not ends else None,
+        "virtual_pipeline_model_parallel_size": strategy.vpp if strategy.vpp > 1 else None,
+        "account_for_embedding_in_pipeline_split": ends,
+        "account_for_loss_in_pipeline_split": ends,
+    }
 
 
 def _sends(strategy: Strategy) -> dict[str, object]:

@@ -1,21 +1,13 @@
 """A plan as the TOML that torchtitan read before release 0.3."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 from trainwright.export import torchtitan
-from trainwright.export.ability import Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 
 NAME = "torchtitan (TOML)"
-ABILITY = replace(
-    torchtitan.ABILITY,
-    axes=("tp", "cp", "pp", "vpp", "ep", "etp"),
-    sp=(True,),
-    cp_kinds=("ring", "allgather"),
-)
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
 # Models of the catalog that it had: its name for the family, and for the size.
 MODELS = {
@@ -25,18 +17,6 @@ MODELS = {
     "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
     "deepseek-v2-lite": ("deepseek_v3", "16B"), "deepseek-v3": ("deepseek_v3", "671B"),
 }  # fmt: skip
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the file cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, "torchtitan's TOML")
-    yield from torchtitan.shared_gaps(handover)
-    if strategy.etp not in (1, strategy.tp):
-        yield Gap(knob="etp", value=strategy.etp, reason=f"torchtitan has 1 or tp = {strategy.tp}")
-    if handover.architecture and handover.architecture.name not in MODELS:
-        reason = f"torchtitan has {', '.join(MODELS)}"
-        yield Gap(knob="model", value=handover.architecture.name, reason=reason)
 
 
 remarks = torchtitan.remarks
@@ -65,7 +45,7 @@ def _model(handover: Handover) -> dict[str, object]:
 
 def _parallelism(handover: Handover) -> dict[str, object]:
     strategy = canonical(handover.strategy)
-    values = torchtitan.parallelism(handover)
+    values = torchtitan.parallelism(handover, "output")
     del values["enable_sequence_parallel"]  # it always was
     if strategy.cp > 1:
         values["context_parallel_rotate_method"] = ROTATE[strategy.cp_kind]

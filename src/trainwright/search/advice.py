@@ -154,7 +154,7 @@ def _others(job: Job, strategy: Strategy, knobs: tuple[str, ...]) -> Strategies 
     able = {knob: values for knob, values in able_knobs(job.stack).items() if knob in knobs}
     space = Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq, global_batch=int(job.global_batch),
-        fixed=held | able, most={"vpp": job.stack.most_vpp},
+        fixed=held | able, most={"vpp": job.stack.capability.most_vpp},
     )  # fmt: skip
     try:
         return legal_strategies(space)
@@ -170,7 +170,11 @@ def _value(strategy: Strategy, knob: str) -> int:
 def _best(job: Job, strategy: Strategy) -> Rated | None:
     fixed = able_knobs(job.stack) | {"precision": (_value(strategy, "precision"),)}
     question = Question(
-        job=job, batches=(int(job.global_batch),), fixed=fixed, most={"vpp": job.stack.most_vpp}, top=1
+        job=job,
+        batches=(int(job.global_batch),),
+        fixed=fixed,
+        most={"vpp": job.stack.capability.most_vpp},
+        top=1,
     )
     try:
         found = find_plans(question)

@@ -25,6 +25,7 @@ from trainwright.economics.batch import batch_charge
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
+from trainwright.plan.legality import discouraged, illegal, plan_facts
 from trainwright.plan.strategy import Strategies
 from trainwright.search.ahead import work_ahead
 from trainwright.search.front import pareto_front
@@ -135,9 +136,19 @@ def find_front(question: Question) -> Candidates:
 
 
 def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
-    """Every block of a space with its estimates."""
+    """Every block of a space with its estimates; what the stack cannot run is left out."""
     unbounded = _unbounded(job)
-    return work_ahead(lambda block: estimate(unbounded, block, detail=False), strategy_blocks(space))
+    blocks = (block.take(_runs(job, block)) for block in strategy_blocks(space))
+    return work_ahead(lambda block: estimate(unbounded, block, detail=False), filter(len, blocks))
+
+
+def _runs(job: Job, strategies: Strategies) -> Flags:
+    """Which strategies the job's stack can run, and does not advise against."""
+    facts = plan_facts(
+        job.graph, seq=job.seq, global_batch=int(job.global_batch), device_family=job.cluster.device.family
+    )
+    able = job.stack.capability
+    return np.asarray(~(illegal(able, strategies, facts) | discouraged(able, strategies, facts)))
 
 
 def space_of(question: Question, batch: int) -> Space:
@@ -203,6 +214,7 @@ def _evaluate(
 ) -> tuple[Found, Candidates, Flags]:
     """What was found with these strategies added, all of them as candidates, and which are settled."""
     result = estimate(_unbounded(job), strategies, detail=False)
+    result = replace(result, feasible=result.feasible & _runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
     return found, candidates, _settled(job, candidates, result)
 
@@ -282,7 +294,7 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         )  # fmt: skip
         found, candidates, settled = _evaluate(question, job, chosen, found)
         scores[rung][rows], fitted[rung][rows] = candidates.least, settled
-        if rung.counted:
+        if rung.counted and job.stack.capability.recompute_layers != "every":
             found = _count_layers(question, job, candidates, least[rows], found)
     return found
 
@@ -315,18 +327,21 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: f
     The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the
     fewest is best, and bisection finds it.
     """
-    layers = _layers_per_stage(job, strategies)
+    unit = (
+        strategies.vpp if job.stack.capability.recompute_layers == "chunk" else np.ones_like(strategies.vpp)
+    )
+    layers = _layers_per_stage(job, strategies) // unit  # in units that can be stated
     unbounded = _unbounded(job)
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
-        counted = _with(strategies.take(rows), recompute_layers=middle)
+        counted = _with(strategies.take(rows), recompute_layers=middle * unit[rows])
         fit = _fit(job, estimate(unbounded, counted, detail=False), room)
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
-    fewest = _with(strategies, recompute_layers=high)
-    fewer = high < layers
+    fewest = _with(strategies, recompute_layers=high * unit)
+    fewer = (high < layers) & (high > 0)
     if room > 1.0:  # what fits without the room was found without it
         fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False))
     if not fewer.any():

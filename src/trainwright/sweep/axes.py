@@ -14,11 +14,12 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from trainwright.cluster.load import load_cluster, load_device, load_network
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import load_constants
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
 from trainwright.search.space import KNOBS, knob_name, knob_value
+from trainwright.stack.load import stack_name
 from trainwright.sweep.columns import RESULTS
 from trainwright.sweep.paths import Path, resolve, unit_of, value_at
 from trainwright.sweep.types import Axis, Label, Setting

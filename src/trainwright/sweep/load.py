@@ -7,11 +7,12 @@ from typing import Any
 
 from trainwright.cluster.load import build_cluster, load_cluster
 from trainwright.cluster.types import Cluster
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import load_constants
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
+from trainwright.stack.load import stack_name
 from trainwright.sweep.axes import beside, parse_axis
 from trainwright.sweep.columns import OF_POINTS, RESULTS, USUAL
 from trainwright.sweep.constraints import Constraint

@@ -105,7 +105,8 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     )
     fixed = {**able_knobs(source.stack), "precision": _precisions(setting), **setting.strategy}
     return Question(
-        job=job, batches=(batch,), fixed=fixed, most={"vpp": source.stack.most_vpp, **setting.most},
+        job=job, batches=(batch,), fixed=fixed,
+        most={"vpp": source.stack.capability.most_vpp, **setting.most},
         objective=objective, top=1, dollars_per_kwh=setting.dollars_per_kwh,
     ), source.interval  # fmt: skip
 

@@ -1,0 +1,89 @@
+"""What of a plan a stack cannot run."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+
+from trainwright.errors import BadInput
+from trainwright.export.canonical import canonical
+from trainwright.export.handover import Handover
+from trainwright.model.features import model_features
+from trainwright.plan.legality import PlanFacts, violations
+from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.stack.capability import ANY, Capability, missing_features
+from trainwright.stack.load import stack_entries
+
+_DEFAULTS = {field.name: field.default for field in fields(Strategy)}
+# Knobs that have no meaning without another one.
+_FOLLOW = {"pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",)}
+_SAID = {"micro_batch": "mb", "shard": "hsdp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A knob that a stack cannot run, and why."""
+
+    knob: str
+    value: object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{_SAID.get(self.knob, self.knob)} {self.value}: {self.reason}"
+
+
+def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]:
+    """The knobs of a plan that a stack cannot run, and what of its model it has no setting for."""
+    plain, arch = canonical(handover.strategy), handover.architecture
+    for each in violations(capability, stack_strategies([plain]), _facts(handover)):
+        value = getattr(plain, each.knob)
+        yield Gap(knob=each.knob, value=_written(value), reason=each.reason(plain))
+    if arch is None:
+        return
+    for what, reason in missing_features(capability, arch.name, arch.kind, model_features(arch)):
+        yield Gap(knob=f"model {what}", value=arch.name, reason=reason)
+
+
+def target_capability(target: str) -> Capability:
+    """The newest capability whose plans are written in a format; any software's if there is none."""
+    for entry in stack_entries().values():
+        for each in (entry.capability, *entry.releases.values()):
+            if each.target == target:
+                return each
+    return ANY
+
+
+def _facts(handover: Handover) -> PlanFacts:
+    arch = handover.architecture
+    if arch is None:
+        return PlanFacts(seq=handover.seq or 0, global_batch=handover.global_batch)
+    return PlanFacts(
+        layers=arch.layers, heads=arch.heads, kv_heads=arch.kv_heads, experts=arch.experts,
+        seq=handover.seq or arch.max_seq, global_batch=handover.global_batch, tied=arch.tied,
+        windowed=bool(arch.window), sinks=arch.sinks,
+    )  # fmt: skip
+
+
+def _written(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def refuse(strategy: Strategy, gaps: Iterable[Gap], target: str) -> None:
+    """Raise for the knobs that a target cannot express."""
+    listed = "; ".join(str(gap) for gap in gaps)
+    if listed:
+        raise BadInput(
+            f"{target} cannot express plan", str(strategy), listed,
+            "change these knobs, or use --lenient to leave them out and say so in the output",
+        )  # fmt: skip
+
+
+def without(strategy: Strategy, gaps: Iterable[Gap]) -> Strategy:
+    """The strategy with the default for each knob that cannot be expressed."""
+    knobs = {gap.knob for gap in gaps}
+    knobs |= {follower for knob in knobs for follower in _FOLLOW.get(knob, ())}
+    if "zero" in knobs:
+        knobs.add("shard")
+    if "schedule" in knobs:
+        knobs.add("vpp")
+    if "vpp" in knobs and strategy.schedule == "interleaved":
+        knobs.add("schedule")
+    return replace(strategy, **{knob: _DEFAULTS[knob] for knob in knobs})  # type: ignore[arg-type]
