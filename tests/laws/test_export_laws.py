@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from trainwright.export.ability import without
 
 from trainwright.errors import BadInput
-from trainwright.export.ability import without
 from trainwright.export.canonical import canonical
 from trainwright.export.handover import Handover
 from trainwright.export.reading.read import read_text

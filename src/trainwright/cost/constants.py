@@ -90,6 +90,7 @@ class Stack:
     fragmentation: float = 0.06  # of the allocated bytes
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
+    usual_recomputes: tuple[str, ...] = ()  # where a run does not state it; none stated: all that it has
     capability: Capability = ANY  # what it can run
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"

@@ -135,7 +135,8 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     split = fixed.get("tp", (2,))[0] > 1
     fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
     fixed.setdefault("zero", (stack.zero,))
-    fixed.setdefault("recompute", tuple(RECOMPUTES.index(name) for name in stack.capability.recomputes))
+    recomputes = stack.usual_recomputes or stack.capability.recomputes
+    fixed.setdefault("recompute", tuple(map(RECOMPUTES.index, recomputes)))
     fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
     able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
     fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))
