@@ -182,7 +182,11 @@ class _Builder:
         strategies, stack = self.strategies, self.job.stack
         shard, expert_shard = shard_ranks(strategies), expert_shard_ranks(strategies)
         weight_bytes, optimizer_bytes = _weight_sizes(stack, strategies.precision)
-        gathered = 2.0 * (self._of(0, "dense_parameters") + self._of(0, "expert_parameters"))
+        layout = stack.capability.state
+        unit = self._of(0, "dense_parameters") + self._of(0, "expert_parameters")
+        gathered = layout.gathered_units * unit
+        if layout.whole_ends:
+            gathered = gathered + self._of(1, "dense_parameters") + self._of(2, "dense_parameters")
 
         def share(stage: int) -> Array:
             """Parameters kept when state is sharded from ZeRO `stage` on."""
@@ -190,11 +194,15 @@ class _Builder:
             return owned.dense / np.where(on, shard, 1.0) + owned.expert / np.where(on, expert_shard, 1.0)
 
         whole = owned.dense + owned.expert
-        # ZeRO-3 holds its shard and two gathered layers, never more than everything.
+        # ZeRO-3 holds its shard and what is gathered, never more than everything.
         weights = np.where(strategies.zero == 3, np.minimum(share(3) + gathered, whole), whole)
+        kept = whole if layout.whole_gradients else share(2)
+        several = strategies.dp * strategies.cp > 1
+        scattered = np.where((strategies.zero >= 2) & several, layout.unit_gradient_bytes * unit, 0.0)
+        buckets = np.where((strategies.zero >= 1) & several, layout.bucket_bytes, 0.0)
         return State(
             weights=weight_bytes * weights,
-            gradients=_gradient_sizes(stack, strategies.precision)[0] * share(2),
+            gradients=_gradient_sizes(stack, strategies.precision)[0] * kept + scattered + buckets,
             optimizer=optimizer_bytes * share(1),
         )
 

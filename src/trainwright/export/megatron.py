@@ -139,6 +139,7 @@ def _sharding(handover: Handover) -> Iterator[Flag]:
         yield flag("--data-parallel-sharding-strategy", SHARDED[strategy.zero])
         yield flag("--ckpt-format", "fsdp_dtensor")
         yield flag("--no-gradient-accumulation-fusion")
+        yield flag("--fsdp-double-buffer")  # two buffers of weights and two of gradients, as predicted
         yield flag("--init-model-with-meta-device")  # or the whole model is built on each device first
     if strategy.shard:
         yield flag("--num-distributed-optimizer-instances", replicas(strategy))

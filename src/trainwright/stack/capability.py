@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from trainwright.stack.state import StateLayout
+
 AXES = ("tp", "cp", "pp", "vpp", "ep", "etp")  # parallel axes besides dp
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -79,6 +81,7 @@ class Capability:
     models: tuple[str, ...] = ()  # the catalog models that it ships; none stated: by features
     kinds: tuple[str, ...] = ()  # kinds of models that it trains; none stated: any
     lacks: tuple[str, ...] = ()  # model features that it has no setting for
+    state: StateLayout = field(default_factory=StateLayout)
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.stack.capability import CHOICES, MICROBATCH_RULES, Capability
+from trainwright.stack.state import StateLayout
 
 _STACKS = Path(__file__).parents[1] / "catalog" / "stacks"
 _ENTRY_KEYS = ("name", "aliases", "description", "source", "constants", "capability")
@@ -94,6 +95,14 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput("stack file", str(path), f"cannot be read ({error})", "correct the file") from None
 
 
+def _state(table: Mapping[str, Any], file: str) -> StateLayout:
+    known = [each.name for each in fields(StateLayout)]
+    for key in table:
+        if key not in known:
+            raise UnknownName(f"{file}: state", key, known)
+    return StateLayout(**table)
+
+
 def _capability(stack: str, table: Mapping[str, Any], file: str) -> Capability:
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -107,4 +116,6 @@ def _capability(stack: str, table: Mapping[str, Any], file: str) -> Capability:
             raise UnknownName(f"{file}: microbatches", rule, MICROBATCH_RULES)
     if "microbatches" in values:
         values["microbatches"] = MappingProxyType(dict(values["microbatches"]))
+    if "state" in values:
+        values["state"] = _state(values["state"], file)
     return Capability(stack=stack, **values)
