@@ -7,10 +7,11 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VALIDATION ?= ../shared/validation
+ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo architectures fuzz clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo recipes architectures fuzz clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -73,6 +74,9 @@ coupling: .venv/.installed-dev  ## how well the coupling foretells what subnetwo
 
 zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
 	$(BIN)/python docs/make_zoo.py
+
+recipes: .venv/.installed  ## the catalog's published recipes and docs/recipes.md, from the table under ECOSYSTEM
+	$(BIN)/python -m trainwright.validate.recipe_table $(ECOSYSTEM)
 
 architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of 150 architectures under 9 plans; continues
 	$(BIN)/python docs/make_architectures.py
