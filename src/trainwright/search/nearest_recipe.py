@@ -20,10 +20,10 @@ from math import log2
 
 from trainwright.cluster.load import load_device
 from trainwright.cluster.types import Device
-from trainwright.cost.load import stack_name
 from trainwright.errors import UnknownName
 from trainwright.model.load import load_entry
 from trainwright.search.published_recipe import PRECISION_OF, PublishedRecipe, load_recipes
+from trainwright.stack.load import stack_name
 
 _SEQ_WEIGHT = 2.0
 _PRECISION_DIFFERS = 1.0
