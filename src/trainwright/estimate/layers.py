@@ -96,7 +96,9 @@ def _with_communication(
         links, {"tp": shapes.tp, "cp": shapes.cp, "dp": shapes.dp, "pp": shapes.pp}, shapes.order
     )
     tp = share_of_sums * _tensor_parallel_s(links, ranks, shapes, costs)
-    cp = _context_parallel_s(links, ranks, shapes, costs)
+    cp = _context_parallel_s(job, links, ranks, shapes, costs)
+    # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
+    back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
     ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
@@ -112,10 +114,10 @@ def _with_communication(
     share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
     steps = _ring_steps_s(job, shapes, costs)
     cp_forward = passes * cp - np.minimum(passes * cp * share, costs.attention_forward_s) + passes * steps
-    cp_alone = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
+    cp_alone = back - np.minimum(back * share, costs.attention_backward_s)
     # Weight gradients that wait for something to hide, and find no sum over ranks, are beside the ring.
     left = np.where((stack.tp_overlap * on > 0) & (shapes.tp == 1), costs.matmul_weight_s, 0.0)
-    cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s + left)
+    cp_backward = back - np.minimum(back * share, costs.attention_backward_s + left)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
     host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     behind = smooth_max(backward + tp_backward + cp_backward + ep_exposed, host)
@@ -133,7 +135,7 @@ def _with_communication(
         cp_s=cp_forward + cp_backward,
         ep_s=2.0 * ep_exposed,
         tp_all_s=(1.0 + passes) * tp,
-        cp_all_s=(2.0 + passes) * cp + passes * steps,
+        cp_all_s=back + passes * (cp + steps),
         ep_all_s=2.0 * ep,
     )
 
@@ -155,10 +157,23 @@ def _tensor_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, cost
     return costs.tp_reductions * np.where(shapes.sp > 0, gathered + scattered, plain) + routed
 
 
-def _context_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts) -> Array:
-    """Keys and values go round the ring (or are gathered) once forward, with their gradients backward."""
+def _context_parallel_s(
+    job: Job, links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts
+) -> Array:
+    """Keys and values go round the ring (or are gathered) once forward, with their gradients backward.
+
+    Ulysses exchanges queries, keys and values before attention and its results after it.
+    """
     where = ranks.span(shapes.cp, shapes.tp)
-    return np.where(costs.kv_bytes > 0, all_gather_s(links, where, costs.kv_bytes * shapes.cp), 0.0)
+    gathered = all_gather_s(links, where, costs.kv_bytes * shapes.cp)
+    exchanged = shapes.cp_kind == CP_KINDS.index("ulysses")
+    if exchanged.any():
+        sizes = job.graph.sizes
+        groups = sizes["heads"] / shapes.tp / np.maximum(sizes["kv_heads"] / shapes.tp, 1.0)
+        half = all_to_all_s(links, where, 0.5 * costs.kv_bytes * groups)  # queries; results are as large
+        keys = all_to_all_s(links, where, costs.kv_bytes)
+        gathered = np.where(exchanged, 2.0 * half + keys, gathered)
+    return np.where(costs.kv_bytes > 0, gathered, 0.0)
 
 
 def _expert_parallel_s(

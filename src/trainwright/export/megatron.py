@@ -22,7 +22,7 @@ NAME = "Megatron-LM"
 PIPELINE_INSIDE = "tp-cp-pp-dp"  # the order of --use-tp-pp-dp-mapping
 # What Megatron-FSDP shards for each stage of ZeRO.
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
-CP_TYPES = {"ring": "p2p", "allgather": "all_gather"}
+CP_TYPES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
 
 
 def is_distributed(strategy: Strategy) -> bool:

@@ -157,12 +157,13 @@ def pipeline_rows(strategy: Strategy) -> list[tuple[int, ...]]:
 def strategy_axes(strategy: Strategy, *, shared: bool = False) -> Axes:
     """How a strategy splits operators; with `shared`, vocabularies over the devices of all rows."""
     known: dict[int, tuple[Axis, ...]] = {}
+    of_op = _exchanged_axes if strategy.cp_kind == "ulysses" else op_axes
     everywhere = replace(strategy, tp=strategy.tp * strategy.pp)
 
     def axes(instance: Instance) -> tuple[Axis, ...]:
         if id(instance.op) not in known:
             wide = shared and instance.op.region == "vocab"
-            known[id(instance.op)] = op_axes(everywhere if wide else strategy, instance.op)
+            known[id(instance.op)] = of_op(everywhere if wide else strategy, instance.op)
         return known[id(instance.op)]
 
     return axes
@@ -195,6 +196,25 @@ def op_axes(strategy: Strategy, op: Op) -> tuple[Axis, ...]:
         wanted = (("batch", strategy.dp), ("seq", strategy.cp), (inner, strategy.tp))
     legal = ((dim if dim and effect(op, dim) in ("shards", "sums") else "", n) for dim, n in wanted)
     return tuple((dim, parts) for dim, parts in legal if parts > 1)
+
+
+def _exchanged_axes(strategy: Strategy, op: Op) -> tuple[Axis, ...]:
+    """How Ulysses splits an operator: attention on heads, where context parallelism splits others on tokens.
+
+    Tensor parallelism is outside context parallelism, so that heads are dealt twice in one order.
+    """
+    by_dim = op_axes(strategy, op)
+    if op.region == "experts":
+        return by_dim
+    found = [dim for dim, parts in by_dim if dim not in ("", "batch", "seq") and parts > 1]
+    inner = (found[0] if found else "seq" if strategy.sp else "", strategy.tp)
+    tokens = ("heads" if op.kind == "attention" else _legal_dim(op, "seq"), strategy.cp)
+    wanted = ((_legal_dim(op, "batch"), strategy.dp), inner, tokens)
+    return tuple((dim, parts) for dim, parts in wanted if parts > 1)
+
+
+def _legal_dim(op: Op, dim: str) -> str:
+    return dim if effect(op, dim) in ("shards", "sums") else ""
 
 
 def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:

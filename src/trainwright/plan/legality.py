@@ -187,6 +187,10 @@ class _Rules:
                 allowed = np.array([name in kinds for name in CP_KINDS])
                 has = ", ".join(kinds) or "no context parallelism"
                 yield from self._say("cp_kind", on & ~allowed[s.cp_kind], f"has {has} with {what}")
+        ulysses = on & (s.cp_kind == CP_KINDS.index("ulysses"))
+        if self.facts.kv_heads and ulysses.any():
+            whole = (self.facts.heads % (s.tp * s.cp) == 0) & (self.facts.kv_heads % (s.tp * s.cp) == 0)
+            yield from self._say("cp", ulysses & ~whole, "exchanges heads that divide by tp·cp")
         if self.facts.seq:
             whole = self.facts.seq % (2 * s.cp) == 0
             yield from self._say("cp", on & ~whole, f"needs 2·cp to divide {self.facts.seq} tokens")

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "optimizer", "activations", "both")
-CP_KINDS = ("ring", "allgather")
+CP_KINDS = ("ring", "allgather", "ulysses")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8", "fp4")
 EVERY_LAYER = 0  # of recompute_layers: all the layers of a stage
 

@@ -18,7 +18,6 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "activation_offload": "how many layers, or which tensors, are offloaded",
         "communication_buffers": "sizes of buckets, double buffers and registered buffers",
-        "cp_kind": "context parallelism by all-to-all (Ulysses)",
         "cross_entropy_fusion": "logits and loss in one kernel, or in tiles of the vocabulary",
         "cuda_graph": "what is captured",
         "dispatcher": "DeepEP or HybridEP in place of an all-to-all",
@@ -62,7 +61,7 @@ _ZEROS = {
     "ddp": 0, "distributed-optimizer": 1, "layer-wise-optimizer": 1, "megatron-fsdp": 3, "fsdp2": 3,
     "fsdp": 3,
 }  # fmt: skip
-_CP_KINDS = {"p2p": "ring", "all_gather": "allgather", "a2a": "ring"}
+_CP_KINDS = {"p2p": "ring", "all_gather": "allgather", "a2a": "ulysses"}
 _ADAMS = ("adam", "adamw", "decoupled_adamw", "adam_pax")
 _LAYER_INPUT = "decoder_layer_input"  # MaxText's name for what full recomputation keeps
 # What the strategy's fp8 and fp4 are, as exporters write them.
@@ -267,8 +266,6 @@ def _communication_settings(
     flags = _overlap_flags(recipe, degrees)
     if strategy.overlap and not all(flags.values()):
         yield "overlap", "without " + ", ".join(name for name, value in flags.items() if not value)
-    if strategy.cp > 1 and recipe.cp_kind == "a2a":
-        yield "cp_kind", "a2a"
     if model.experts and recipe.ep > 1:
         if recipe.ep_overlap:
             yield "ep_overlap", "combined 1f1b"

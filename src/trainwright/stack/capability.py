@@ -50,9 +50,9 @@ class Capability:
     expert_ranks: str = "stage"  # experts spread over all ranks of a stage, or over dp only
     etp_is_tp: bool = False  # experts are split over tp ranks, all of them or none
     equal_expert_replicas: tuple[str, ...] = ()  # orders in which experts and dense layers have one dp degree
-    cp_kinds: tuple[str, ...] = ("ring", "allgather")
-    window_cp_kinds: tuple[str, ...] = ("ring", "allgather")  # with sliding windows
-    sink_cp_kinds: tuple[str, ...] = ("ring", "allgather")  # with attention sinks
+    cp_kinds: tuple[str, ...] = ("ring", "allgather", "ulysses")
+    window_cp_kinds: tuple[str, ...] = ("ring", "allgather", "ulysses")  # with sliding windows
+    sink_cp_kinds: tuple[str, ...] = ("ring", "allgather", "ulysses")  # with attention sinks
     square_ring: bool = False  # a ring needs an even cp whose square divides the sequence
     cp_shards: bool = False  # context parallelism is part of the sharded data parallelism: needs ZeRO-2 or 3
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")

@@ -165,7 +165,6 @@ def test_every_stack_of_a_recipe_has_defaults() -> None:
             "precision_recipe",
             "bf16_last_layers 4",
         ),
-        ({"cp": 2, "cp_kind": "a2a"}, "cp_kind", "a2a"),
         ({"tp": 2, "grad_overlap": True, "tp_overlap": False}, "overlap", "without tensor parallel"),
         ({"cuda_graph": "local"}, "cuda_graph", "local"),
         ({"mtp_layers": 1}, "mtp_layers", "1"),
@@ -200,7 +199,6 @@ def test_settings_of_experts_are_named_for_models_that_have_some() -> None:
         {"model": "mixtral-8x7b", "recompute": "selective", "recompute_modules": ("moe_act", "layernorm")},
         {"recompute": "full", "recompute_method": "block", "recompute_layers": 3},
         {"precision": "fp8-delayed"},
-        {"cp_kind": "a2a"},  # of a context that is not split
         {"grad_overlap": False, "param_overlap": False},  # none overlaps: no-overlap
         {"other": {"fsdp_double_buffer": "0", "expandable_segments": "1"}},
     ],
