@@ -118,7 +118,7 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
 
     console = tables.open_console()
     tokens = configured.global_batch * subject.seq / subject.cluster.count
-    capacity = subject.cluster.device.memory[0].capacity_bytes
+    capacity = subject.cluster.device.memory[0].usable_bytes
 
     def figures(each: "Rated") -> list[str]:
         fit = "" if each.fits else " (does not fit)"

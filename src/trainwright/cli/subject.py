@@ -18,7 +18,7 @@ from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.search.usual import MOST_BATCH, usual_batch
 from trainwright.stack.load import stack_name
-from trainwright.units import parse_quantity, parse_whole, render_si
+from trainwright.units import parse_quantity, parse_whole, render_bytes, render_si
 
 SAMPLES_PER_DEVICE = 512  # of a recommender
 _MOST_SEQ = 100_000_000
@@ -67,7 +67,24 @@ def parse_subject(
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
         interval=source.interval,
         title=_title(architecture, graph, cluster, stack) + default,
-        basis=(*filter(None, [architecture.left_out]), *source.notes, *_changed(changes)),
+        basis=(
+            *filter(None, [architecture.left_out]),
+            *source.notes,
+            *_unstated(cluster),
+            *_changed(changes),
+        ),
+    )
+
+
+def _unstated(cluster: Cluster) -> tuple[str, ...]:
+    """A note on a device whose usable memory nobody states."""
+    own = cluster.device.memory[0]
+    if own.usable_fraction is not None:
+        return ()
+    size = render_bytes(own.capacity_bytes)
+    return (
+        f"Usable memory of {cluster.device.name} is not stated: its nominal {size} are taken; "
+        "add usable_memory to its first [[device.memory]].",
     )
 
 

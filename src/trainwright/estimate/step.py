@@ -173,7 +173,7 @@ def _tiers(
     """What expanded memory adds to each step; with `detail`, also what lies there."""
     (shape, layout), (memory, kept, total) = where, needed
     added = np.zeros(len(strategies))
-    rows = np.flatnonzero(total > model.job.cluster.device.memory[0].capacity_bytes)
+    rows = np.flatnonzero(total > model.job.cluster.device.memory[0].usable_bytes)
     lying = {key: np.zeros(len(strategies)) for key in tier_keys(model.job.cluster)} if detail else {}
     if not len(rows):
         return added, lying

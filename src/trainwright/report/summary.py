@@ -97,7 +97,7 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
         total_bytes=float(result.total_bytes[index]),
         capacity_bytes=cluster.capacity_bytes,
-        own_bytes=cluster.device.memory[0].capacity_bytes,
+        own_bytes=cluster.device.memory[0].usable_bytes,
         host_bytes=float(result.host_bytes[index]),
         tiers={
             tier.name: {

@@ -204,9 +204,7 @@ def score(question: Question, job: Job, result: Estimates) -> Array:
 
 def _settled(job: Job, candidates: Candidates, result: Estimates) -> Flags:
     """Which fit devices' own memory, so that nothing is gained by needing less."""
-    return np.asarray(
-        result.feasible & (candidates.total_bytes <= job.cluster.device.memory[0].capacity_bytes)
-    )
+    return np.asarray(result.feasible & (candidates.total_bytes <= job.cluster.device.memory[0].usable_bytes))
 
 
 def _evaluate(
@@ -306,7 +304,7 @@ def _count_layers(question: Question, job: Job, full: Candidates, least: Array, 
     `least` are scores that no number of layers beats.
     """
     capacity_bytes = job.cluster.capacity_bytes
-    own = job.cluster.device.memory[0].capacity_bytes / capacity_bytes
+    own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
     for room in (*((own,) if own < 1.0 else ()), 1.0, ROOMIER):
         limit = found.bound if room <= 1.0 or not len(found.roomier) else float(found.roomier.score[0])
         rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)

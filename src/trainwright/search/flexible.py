@@ -92,7 +92,7 @@ def _tried(drafts: Drafts, recipe: Recipe) -> Trial | None:
     """The best trial of a skeleton, drafted anew with what simulations say of memory; None if none fits."""
     found: Trial | None = None
     margins = [0.0] * recipe.skeleton.strategy.pp
-    capacity = drafts.setting.cluster.device.memory[0].capacity_bytes
+    capacity = drafts.setting.cluster.device.memory[0].usable_bytes
     draft: Recipe | None = recipe
     for _ in range(_ROUNDS):
         assert draft is not None

@@ -85,8 +85,8 @@ def build_job(graph: Graph, cluster: Cluster, global_batch: int) -> Job:
 
 
 def with_memory(cluster: Cluster, capacity_bytes: float) -> Cluster:
-    """The cluster with so much of the devices' own memory, and no other."""
-    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes)
+    """The cluster with so much usable memory of the devices' own, and no other."""
+    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes, usable_fraction=None)
     return with_tiers(cluster, (own,))
 
 

@@ -207,6 +207,19 @@ class TestBadInput:
         assert "devices would fit" in message
 
 
+def test_a_cluster_file_without_usable_memory_is_taken_as_stated_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(
+        'count = 8\n[device]\nbase = "h100"\n[[device.memory]]\nname = "hbm"\ncapacity = "96 GiB"\n'
+    )
+    text = " ".join(trainwright("plan", "gpt2", str(path), "--batch", "64").stdout.split())
+    assert "Usable memory of h100-sxm-80gb is not stated: its nominal 96.0 GiB are taken" in text
+    assert "of 96.0 GiB" in text
+    text = trainwright("plan", "gpt2", "h100:8", "--batch", "64").stdout
+    assert "is not stated" not in text
+    assert "of 79.1 GiB" in text
+
+
 class TestCatalog:
     def test_kinds_are_listed(self) -> None:
         text = trainwright("catalog").stdout
@@ -214,7 +227,14 @@ class TestCatalog:
             assert name in text
 
     def test_an_entry_shows_its_source(self) -> None:
-        assert "NVIDIA H100 datasheet" in trainwright("catalog", "devices", "h100").stdout
+        text = trainwright("catalog", "devices", "h100").stdout
+        assert "79.1 GiB usable of nominal 80.0 GiB" in text
+        assert re.search(r"memory\.hbm\.usable_memory +79\.11 GiB +certain +2025-2026 +\[4\]", text)
+        assert "[4] total capacity in PyTorch out-of-memory messages" in text
+        assert "NVIDIA H100 datasheet" in text
+        entry = json.loads(trainwright("catalog", "devices", "h100", "--json").stdout)
+        assert entry["memory"][0]["usable_bytes"] == pytest.approx(79.11 * 2**30)
+        assert entry["sources"]["peak.bf16"]["confidence"] == "secondary"
 
     @pytest.mark.parametrize("kind", ["devices", "networks", "models", "stacks"])
     def test_every_entry_of_a_kind_has_a_source_in_json(self, kind: str) -> None:

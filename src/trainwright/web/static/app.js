@@ -309,7 +309,7 @@ function planAnswer(found, question, signal, more) {
     el("div", { class: "facts" },
       fact(best.strategy.text, "the best strategy"), fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`),
       fact(`${Charts.si(best.tokens_per_s)} tokens/s`, `${Charts.si(best.tokens_per_s_per_device)} a device`), fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"),
-      fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(0)} on the fullest device`),
+      fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(1)} on the fullest device`),
       fact(`${Charts.number(budget.days)} days`, `for ${Charts.si(budget.tokens)} tokens`), fact(`$${Math.round(budget.dollars).toLocaleString("en")}`, `$${budget.dollars_per_million_tokens.toPrecision(3)} a million tokens`),
       fact(Charts.si(best.power_w, "W"), `${Math.round(best.device_w)} W a device, ${best.joules_per_token.toPrecision(3)} J a token`)),
     table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
@@ -382,7 +382,7 @@ function timelineAnswer(step, body) {
   const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", traced)), "application/json"); say(""); } catch (error) { say(error.message); } };
   const rows = () => step.blocks.cell.map((cell, index) => ({ lane: step.blocks.lanes[step.blocks.lane[index]][1], place: places[step.blocks.lanes[step.blocks.lane[index]][0]], kind: step.blocks.cells[cell], microbatch: step.blocks.microbatch[index], start_s: step.blocks.start_s[index], end_s: step.blocks.end_s[index], busy: step.blocks.busy[index] }));
   return [
-    el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(0)} GiB`)),
+    el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(1)} GiB`)),
     el("section", {}, el("h2", {}, "Timeline"), el("p", { class: "small" }, `${step.tasks.toLocaleString("en")} tasks on ${step.devices} devices in ${step.places} places${step.blocks.hidden ? `, ${step.blocks.hidden} of them not shown` : ""}. Gaps in compute are idle (bubbles) unless communication is exposed below them; the height of a block is the share of it that is worked on. Scroll to zoom and drag to move, or by keyboard: + and -, arrows, 0 for all; memory follows.`), chart),
     el("section", {}, el("h2", {}, "Memory over the step"), el("label", { class: "row" }, "Of", place), held), drawn,
     el("section", {}, el("h2", {}, "In words"), el("ul", {}, step.lines.map((each) => el("li", {}, each)))),
