@@ -21,7 +21,8 @@ class Kind:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("kind", nargs="?", metavar="KIND", help="devices, networks, models or stacks")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show one entry in full")
+    shown = "show one entry in full; of a device with the document of each figure"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=shown)
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
 
 

@@ -132,7 +132,7 @@ class TestBadInput:
         message = failure(result, 2)
         assert 'plan "dp2 pp4 mb1 zero0 1f1b bf16": stage ' in message
         assert " GiB on device " in message
-        assert "which has 80.0 GiB; split it further or shard its state" in message
+        assert "which has 79.1 GiB; split it further or shard its state" in message
         assert "It does not fit" in result.stdout
         assert "Memory when fullest" in result.stdout
 

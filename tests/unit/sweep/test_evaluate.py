@@ -129,7 +129,8 @@ def test_what_does_not_fit_says_how_much_is_missing() -> None:
     rows = rows_of(sweep)
     assert rows.missing.all()
     assert rows.columns["why"][0].startswith("nothing fits: at least ")
-    assert rows.columns["why"][0].endswith("which has 953.7 MiB")
+    # 953.7 MiB nominal, of which an H100 reports 79.11 / 80
+    assert rows.columns["why"][0].endswith("which has 943.1 MiB")
 
 
 def test_structure_and_figures_can_be_axes_together() -> None:
