@@ -52,7 +52,7 @@ def answer_of(request: Request) -> Answer:
     if winner.order != ORDERS[0]:
         mapping = (explain_order(replace(question.job, global_batch=summaries[0].global_batch), winner),)
     return Answer(
-        notes=(*request.notes, _searched(found), *mapping),
+        notes=(*request.notes, _searched(found), *mapping, *_riskier(request, found)),
         summaries=summaries,
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
@@ -68,6 +68,19 @@ def answer_of(request: Request) -> Answer:
 def _summaries(request: Request, chosen: Candidates) -> tuple[Summary, ...]:
     job = replace(request.question.job, global_batch=chosen.global_batch)
     return summarize(job, chosen.strategies, request.terms)
+
+
+def _riskier(request: Request, found: Found) -> tuple[str, ...]:
+    """What the fastest plan that is predicted to fit, at any risk, would gain."""
+    question = request.question
+    if question.objective == "memory" or not len(found.riskier):
+        return ()
+    gain = float(_worth_s(question, found.best)[0] / _worth_s(question, found.riskier)[0] - 1.0)
+    if gain < 0.002:
+        return ("No plan with a higher OOM risk is faster",)
+    spread, needed = request.terms.memory_spread, float(found.riskier.total_bytes[0])
+    risk = spread.oom_risk(needed, question.job.cluster.capacity_bytes)
+    return (f"{found.riskier.strategies[0]} would be {gain:.1%} faster at an OOM risk of {risk:.0%}",)
 
 
 def _searched(found: Found) -> str:
@@ -137,7 +150,8 @@ def summary_row(rank: int, summary: Summary) -> dict[str, object]:
     knobs = {name: getattr(summary.strategy, name) for name in Strategy.__dataclass_fields__}
     numbers = (
         "global_batch", "seq", "devices", "step_s", "low_s", "high_s", "tokens_per_s",
-        "tokens_per_s_per_device", "mfu", "hfu", "exposed_fraction", "total_bytes", "host_bytes", "power_w",
+        "tokens_per_s_per_device", "mfu", "hfu", "exposed_fraction", "total_bytes", "low_bytes", "high_bytes",
+        "oom_risk", "host_bytes", "power_w",
         "joules_per_token", "tokens_per_joule", "effective_tokens_per_s",
     )  # fmt: skip
     takes = ("days", "steady_days", "device_hours", "dollars", "dollars_per_million_tokens", "kwh", "co2e_kg")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from trainwright.cli import cost, interruptions, limits, money, pages, target
+from trainwright.cli import cost, interruptions, limits, memory_limit, money, pages, target
 from trainwright.cli.knobs import LIMITED
 
 
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")
+    memory_limit.add_arguments(parser)
     parser.add_argument("--top", default="10", metavar="N", help="strategies to show (default: 10)")
     parser.add_argument("--pareto", action="store_true", help="also the front of time against memory")
     parser.add_argument(

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 
 from trainwright.cli.knobs import LIMITED
+from trainwright.cli.memory_limit import parse_filled_share
 from trainwright.cli.subject import (
     Subject,
     parse_batch,
@@ -41,13 +42,14 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
     batches, batch_note = _batches(options, subject)
     priced = parse_terms(options, subject, tuple(batch * subject.seq for batch in batches))
     objective(options.objective)
+    filled_share, memory_note = parse_filled_share(options, subject.memory_spread)
     job = Job(
         graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
         seq=subject.seq, global_batch=batches[0],
     )  # fmt: skip
     return Request(
         question=Question(
-            mappings=True,
+            mappings=True, filled_share=filled_share,
             job=job, batches=batches,
             fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
             objective=options.objective, top=parse_whole(options.top, "--top"),
@@ -55,7 +57,9 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
             dollars_per_kwh=priced.terms.dollars_per_kwh,
         ),
         terms=priced.terms,
-        notes=(subject.title, batch_note, *priced.notes, *subject.basis, *_lacks(options, stack)),
+        notes=(
+            subject.title, batch_note, *priced.notes, memory_note, *subject.basis, *_lacks(options, stack),
+        ),
         pareto=options.pareto,
     )  # fmt: skip
 

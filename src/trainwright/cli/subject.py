@@ -9,6 +9,7 @@ from trainwright.cluster.types import Cluster
 from trainwright.cost.change import RESOURCES, Place, parse_change
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
 from trainwright.cost.load import Constants, Interval, load_constants
+from trainwright.cost.memory_risk import MemorySpread
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
@@ -34,6 +35,7 @@ class Subject:
     efficiency: Efficiency
     seq: int
     interval: Interval
+    memory_spread: MemorySpread
     title: str
     basis: tuple[str, ...]  # what the constants rest on
 
@@ -66,6 +68,7 @@ def parse_subject(
         efficiency=place.efficiency,
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
         interval=source.interval,
+        memory_spread=constants.memory_spread(stack),
         title=_title(architecture, graph, cluster, stack) + default,
         basis=(
             *filter(None, [architecture.left_out]),

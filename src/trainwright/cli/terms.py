@@ -29,6 +29,7 @@ def parse_terms(options: argparse.Namespace, subject: Subject, batch_tokens: tup
             interval=subject.interval, tokens=target.tokens,
             dollars_per_device_hour=prices.cluster.device.price_per_hour,
             dollars_per_kwh=prices.dollars_per_kwh, grid_kg_per_kwh=prices.grid_kg_per_kwh,
+            memory_spread=subject.memory_spread,
             reliability=parse_reliability(options), critical_batch_tokens=target.critical_batch_tokens,
         ),
         cluster=prices.cluster,

@@ -9,6 +9,7 @@ import numpy as np
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Stack
 from trainwright.cost.load import Interval
+from trainwright.cost.memory_risk import UNKNOWN_SPREAD, MemorySpread
 from trainwright.cost.state import weight_sizes
 from trainwright.economics.batch import batch_charge
 from trainwright.economics.goodput import DAY_S, Goodput, Reliability, Run, goodput
@@ -49,6 +50,7 @@ class Terms:
     grid_kg_per_kwh: float = GRID_KG_PER_KWH
     reliability: Reliability | None = None
     critical_batch_tokens: float = inf
+    memory_spread: MemorySpread = UNKNOWN_SPREAD  # how measured memory compares with predicted
 
 
 class Trained(Protocol):

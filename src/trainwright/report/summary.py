@@ -46,6 +46,9 @@ class Summary:
     total_bytes: float
     capacity_bytes: float  # of the device's own memory and of expanded tiers
     own_bytes: float  # of the device's own memory
+    low_bytes: float  # nine in ten measured peaks lie between these
+    high_bytes: float
+    oom_risk: float  # the probability that it runs out of memory
     host_bytes: float
     tiers: Mapping[str, Mapping[str, float]]  # by expanded tier: bytes of each part, and a step's traffic
     power_w: float  # of the whole cluster, at the meter
@@ -69,6 +72,8 @@ def summarize(job: Job, strategies: Strategies, terms: Terms) -> tuple[Summary, 
 
 def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms: Terms) -> Summary:
     step = float(result.step_s[index])
+    needed_bytes = float(result.total_bytes[index])
+    low_bytes, high_bytes = terms.memory_spread.bounds(needed_bytes)
     batch, cluster = int(job.global_batch), job.cluster
     time = {name: float(values[index]) for name, values in result.time_s.items()}
     tokens_per_s = batch * job.seq / step
@@ -95,7 +100,10 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         time_s=time,
         communication_s=sent,
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
-        total_bytes=float(result.total_bytes[index]),
+        total_bytes=needed_bytes,
+        low_bytes=low_bytes,
+        high_bytes=high_bytes,
+        oom_risk=terms.memory_spread.oom_risk(needed_bytes, cluster.capacity_bytes),
         capacity_bytes=cluster.capacity_bytes,
         own_bytes=cluster.device.memory[0].usable_bytes,
         host_bytes=float(result.host_bytes[index]),

@@ -53,6 +53,7 @@ def plans_table(summaries: Sequence[Summary]) -> Table:
         "MFU",
         "HFU",
         "memory",
+        "OOM risk",
     ]
     rows = [
         [
@@ -65,10 +66,16 @@ def plans_table(summaries: Sequence[Summary]) -> Table:
             f"{each.mfu:.1%}",
             f"{each.hfu:.1%}",
             render_bytes(each.total_bytes),
+            render_risk(each.oom_risk),
         ]
         for rank, each in enumerate(summaries, start=1)
     ]
     return table("", headers, rows, left=2)
+
+
+def render_risk(risk: float) -> str:
+    """A probability in whole percent; very small ones as a bound."""
+    return "<1%" if risk < 0.005 else f"{risk:.0%}"
 
 
 def front_table(front: Sequence[Summary]) -> Table:

@@ -59,19 +59,22 @@ class Question:
     critical_batch_tokens: float = inf
     dollars_per_kwh: float = 0.0
     mappings: bool = False  # whether other orders of axes on the network are searched too
+    filled_share: float = 1.0  # of usable memory that a plan may be predicted to fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a search found, best first, and how much it looked at.
 
-    `roomier` is the best if devices had 1.25 times their memory; `nearest` needs the fewest bytes of all
-    that were evaluated. `feasible` counts among the evaluated.
+    `roomier` is the best if devices had 1.25 times their memory, `riskier` the best of all that are predicted
+    to fit, however full; `nearest` needs the fewest bytes of all that were evaluated. `feasible` counts among
+    the evaluated.
     """
 
     kept: int  # how many of the best, at most
     best: Candidates
     roomier: Candidates
+    riskier: Candidates
     nearest: Candidates
     leaders: Candidates  # the best with each set of degrees, where mappings are searched
     considered: int
@@ -98,7 +101,7 @@ def find_plans(question: Question) -> Found:
         for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
             found, candidates = _add(question, job, block, result, found)
             if lowest:
-                open_ = ~_settled(job, candidates, result) & (candidates.least <= found.bound)
+                open_ = ~_settled(question, job, candidates, result) & (candidates.least <= found.bound)
                 pending.append(candidates.take(open_))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
@@ -129,7 +132,7 @@ def find_front(question: Question) -> Candidates:
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
         for block, result in _estimated(job, space_of(question, batch)):
-            fit = _fit(job, result)
+            fit = _fit(job, result, question.filled_share)
             kept = _candidates(question, job, block, result).take(fit)
             front = pareto_front(join_candidates([front, kept]))
     return front
@@ -202,9 +205,10 @@ def score(question: Question, job: Job, result: Estimates) -> Array:
     return value * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
 
 
-def _settled(job: Job, candidates: Candidates, result: Estimates) -> Flags:
+def _settled(question: Question, job: Job, candidates: Candidates, result: Estimates) -> Flags:
     """Which fit devices' own memory, so that nothing is gained by needing less."""
-    return np.asarray(result.feasible & (candidates.total_bytes <= job.cluster.device.memory[0].usable_bytes))
+    own_bytes = question.filled_share * job.cluster.device.memory[0].usable_bytes
+    return np.asarray(result.feasible & (candidates.total_bytes <= own_bytes))
 
 
 def _evaluate(
@@ -214,7 +218,7 @@ def _evaluate(
     result = estimate(_unbounded(job), strategies, detail=False)
     result = replace(result, feasible=result.feasible & _runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
-    return found, candidates, _settled(job, candidates, result)
+    return found, candidates, _settled(question, job, candidates, result)
 
 
 def _add(
@@ -222,7 +226,8 @@ def _add(
 ) -> tuple[Found, Candidates]:
     """What was found with these strategies added, and all of them as candidates."""
     candidates = _candidates(question, job, strategies, result)
-    fit, roomy = _fit(job, result), _fit(job, result, ROOMIER)
+    share = question.filled_share
+    fit, risky, roomy = (_fit(job, result, room) for room in (share, 1.0, ROOMIER * share))
     good = fit & (candidates.score <= found.bound)
     nearest = found.nearest
     if not len(found.best) and result.feasible.any():
@@ -232,6 +237,7 @@ def _add(
         found,
         best=best(join_candidates([found.best, candidates.take(good)]), found.kept),
         roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
+        riskier=best(join_candidates([found.riskier, candidates.take(_fastest(candidates, risky))]), 1),
         nearest=nearest,
         leaders=_leaders(question, found, candidates, fit),
         evaluated=found.evaluated + len(strategies),
@@ -266,8 +272,9 @@ def _nothing() -> Found:
         strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty, least=empty
     )
     return Found(
-        kept=BENCH, best=no, roomier=no, nearest=no, leaders=no, considered=0, evaluated=0, feasible=0
-    )
+        kept=BENCH, best=no, roomier=no, riskier=no, nearest=no, leaders=no, considered=0, evaluated=0,
+        feasible=0,
+    )  # fmt: skip
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
@@ -303,10 +310,10 @@ def _count_layers(question: Question, job: Job, full: Candidates, least: Array, 
 
     `least` are scores that no number of layers beats.
     """
-    capacity_bytes = job.cluster.capacity_bytes
+    capacity_bytes, share = job.cluster.capacity_bytes, question.filled_share
     own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
-    for room in (*((own,) if own < 1.0 else ()), 1.0, ROOMIER):
-        limit = found.bound if room <= 1.0 or not len(found.roomier) else float(found.roomier.score[0])
+    for room in (*((own * share,) if own < 1.0 else ()), share, ROOMIER * share):
+        limit = found.bound if room <= share or not len(found.roomier) else float(found.roomier.score[0])
         rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)
         if rows.any():
             found = _fewest_layers(question, job, full.strategies.take(rows), room, found)
@@ -340,8 +347,8 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: f
         low[rows[~fit]] = middle[~fit]
     fewest = _with(strategies, recompute_layers=high * unit)
     fewer = (high < layers) & (high > 0)
-    if room > 1.0:  # what fits without the room was found without it
-        fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False))
+    if room > question.filled_share:  # what fits without the room was found without it
+        fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False), question.filled_share)
     if not fewer.any():
         return found
     # The space has each with every layer recomputed: these are beyond it.
