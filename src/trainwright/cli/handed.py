@@ -197,9 +197,5 @@ def _strategy_of(plan: Plan, place: Place) -> Strategy | None:
     if place.architecture is None:
         raise BadInput("plan", plan.name, "can be told from others only with its model", "state --model")
     graph, batch = build_graph(place.architecture), plan.batch * plan.microbatches
-    same = any(
-        expand(strategy, graph, batch, fused=fused, balanced=balanced) == plan
-        for fused in (True, False)
-        for balanced in (False, True)
-    )
+    same = any(expand(strategy, graph, batch, balanced=balanced) == plan for balanced in (False, True))
     return strategy if same else None

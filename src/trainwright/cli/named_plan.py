@@ -104,9 +104,7 @@ def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
         )  # fmt: skip
     check_size(len(wire(subject.graph)), count_microbatches(strategy, batch))
     stack = subject.stack
-    plan = expand(
-        strategy, subject.graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages
-    )
+    plan = expand(strategy, subject.graph, batch, balanced=stack.balanced_stages)
     return NamedPlan(plan=plan, strategy=strategy)
 
 

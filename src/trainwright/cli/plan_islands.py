@@ -187,7 +187,7 @@ def _exact_bytes(request: Request, exact: Answer | None, inside: int) -> float |
     if job.cluster.count * count_microbatches(best.strategy, best.global_batch) > _MOST_LOWERED:
         return None
     plan = expand(
-        best.strategy, job.graph, best.global_batch, fused=job.stack.attention != "unfused",
+        best.strategy, job.graph, best.global_batch,
         balanced=job.stack.balanced_stages,
     )  # fmt: skip
     setting = Setting(

@@ -23,30 +23,37 @@ MOVES_ACTIVATIONS = np.array([name in ("activations", "both") for name in OFFLOA
 class Activations:
     """Bytes per layer and microbatch at each shape: kept for backward by recomputation, and in work."""
 
-    kept: Array  # over (recompute, shape)
-    gathered: Array  # over (recompute, shape): kept besides where there is no pipeline
-    working: Array  # over (recompute, shape): the layer being worked on
+    rows: Ints  # by number of a recomputation: its row in the three that follow
+    kept: Array  # over (row, shape)
+    gathered: Array  # over (row, shape): kept besides where there is no pipeline
+    working: Array  # over (row, shape): the layer being worked on
     first_end: Array  # over shapes: kept by the first end of the model
     last_end: Array  # by the last
     logits: Array  # over shapes: logits and their copies, of one microbatch at a time
 
 
-def activation_table(job: Job, layer: Part, first: Part, last: Part, shapes: Shapes) -> Activations:
-    """What activations take at each shape, as the stack keeps them."""
+def activation_table(
+    job: Job, layer: Part, first: Part, last: Part, shapes: Shapes, recomputes: Ints
+) -> Activations:
+    """What activations take at each shape under each recomputation, as the stack keeps them."""
     stack, costs, tp, sp = job.stack, layer.costs, shapes.tp, shapes.sp
     element = np.where(shapes.precision == PRECISIONS.index("fp32"), 4.0, 2.0)
     whole = costs.tp_reductions * costs.hidden_bytes * (1.0 - 1.0 / tp)
     extra = stack.gathered_inputs * np.where(sp > 0, whole, 0.0)
-    saved = stack.activations * costs.saved_bytes
-    selective = stack.activations * costs.selective_bytes
+    rows = np.zeros(len(RECOMPUTES), dtype=np.int64)
+    rows[recomputes] = np.arange(len(recomputes))
+    full = (recomputes == RECOMPUTES.index("full"))[:, None]
+    kept = np.where(full, 1.0, stack.activations) * costs.kept_bytes
     gradient = 2.0 * layer.largest.hidden_bytes
     largest = stack.activations * layer.largest.saved_bytes
     vocab = float(job.graph.sizes.get("vocab", 0)) / (tp if stack.splits_logits else 1.0)
     logits = stack.logits_bytes / element * last.costs.hidden_bytes / float(job.graph.sizes["hidden"]) * vocab
     return Activations(
-        kept=np.stack([saved, selective, costs.input_bytes]),
-        gathered=np.stack([extra, extra, np.zeros(len(tp))]),
-        working=stack.workspace * np.stack([gradient, gradient, gradient + largest + extra]),
+        rows=rows,
+        kept=kept,
+        gathered=np.where(full, 0.0, extra),
+        working=stack.workspace
+        * (gradient + np.where(full, largest + extra, stack.activations * layer.largest.remade_bytes)),
         first_end=first.costs.saved_bytes,
         last_end=last.costs.saved_bytes,
         logits=logits,
@@ -66,7 +73,7 @@ def memory_parts(
     """Bytes on the fullest device, of its parts: on the first, the second or the last stage. And of its
     activations, those that wait for backward.
     """
-    choice = strategies.recompute
+    choice = table.rows[strategies.recompute]
     alone = strategies.pp == 1
     kept = table.kept[choice, shape]
     if job.stack.gathered_inputs:
@@ -114,7 +121,7 @@ def kept_by_layers(
     if not some.any():
         return layers * kept
     whole = np.maximum(layers - strategies.recompute_layers, 0.0)
-    saved = table.kept[RECOMPUTES.index("none"), shape]
+    saved = table.kept[table.rows[RECOMPUTES.index("none")], shape]
     return np.where(some, (layers - whole) * kept + whole * saved, layers * kept)
 
 
@@ -135,7 +142,7 @@ def host_bytes(
     if not strategies.offload.any():
         return np.zeros(len(strategies))
     state = np.maximum.reduce([each.optimizer for each in layouts.states])[layout]
-    kept = table.kept[strategies.recompute, shape]
+    kept = table.kept[table.rows[strategies.recompute], shape]
     body = held * kept_by_layers(table, strategies, shape, layouts.stages.middle[layout], kept)
     moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * body
     return np.asarray(moved)

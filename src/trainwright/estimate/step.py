@@ -49,7 +49,8 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     job = crowded(job)
     shapes, shape = distinct_shapes(strategies)
     rows, layout = layout_rows(strategies)
-    model = build_model(job, job, shapes, strategies.take(rows), shape[rows])
+    recomputes = distinct_recomputes(strategies)
+    model = build_model(job, job, shapes, strategies.take(rows), shape[rows], recomputes)
     every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
     chunks = [slice(at, at + CHUNK) for at in range(0, len(strategies), CHUNK)]
     return join_estimates(
@@ -62,17 +63,26 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     )
 
 
-def build_model(job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategies, shape: Ints) -> "Model":
-    """The tables of a job: over shapes, and over layouts, of each of which a strategy and its shape is given.
+def distinct_recomputes(strategies: Strategies) -> Ints:
+    """The recomputations of a batch, by number; no recomputation is always one of them."""
+    return np.unique(np.append(strategies.recompute, RECOMPUTES.index("none")))
+
+
+def build_model(
+    job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategies, shape: Ints, recomputes: Ints
+) -> "Model":
+    """The tables of a job: over shapes and recomputations, and over layouts, of each of which a strategy and
+    its shape is given.
 
     The job is given twice, as it may hold figures of many clusters: one for each shape, or for each layout.
     """
     check_layers(job.graph)
-    layers, layer, first, last = model_parts(job, network_links(job), shapes)
+    names = [RECOMPUTES[each] for each in recomputes]
+    layers, layer, first, last = model_parts(job, network_links(job), shapes, names)
     layouts = build_layouts(
         layouts_job, network_links(layouts_job), layers, (layer, first, last), strategies, shape
     )
-    table = activation_table(job, layer, first, last, shapes)
+    table = activation_table(job, layer, first, last, shapes, recomputes)
     return Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
 
 
@@ -298,16 +308,15 @@ def _device_s(part: Part, shape: Ints) -> Array:
 
 
 def _recompute_s(model: Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
-    """Per layer, on average: everything again where layers recompute fully, or what is cheap to repeat."""
+    """Per layer, on average: everything again where layers recompute fully, or modules of them."""
     every = model.layers / strategies.pp
     share = np.where(
         strategies.recompute_layers > 0, np.minimum(strategies.recompute_layers / every, 1.0), 1.0
     )
     full = strategies.recompute == RECOMPUTES.index("full")
-    selective = strategies.recompute == RECOMPUTES.index("selective")
     forward = forward / model.job.graph.passes  # of recycled passes, only the last is needed again
-    again = model.layer.costs.selective_s[shape] + model.layer.regather_s[shape]
-    return np.where(full, share * forward, np.where(selective, again, 0.0))
+    again = model.layer.again_s[model.table.rows[strategies.recompute], shape]
+    return np.where(full, share * forward, again)
 
 
 def _reduce_s(
@@ -407,7 +416,7 @@ def _copies(
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
         return None
-    layers, choice = model.layouts.stages.middle[layout], strategies.recompute
+    layers, choice = model.layouts.stages.middle[layout], model.table.rows[strategies.recompute]
     kept = model.table.kept[choice, shape] + model.table.gathered[choice, shape]
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link

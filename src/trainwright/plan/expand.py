@@ -9,6 +9,7 @@ from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Graph, Op
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.plan import Offload, Plan, Recompute, Replicate, Shard, Split, Stream, Transform
+from trainwright.plan.recompute_modules import discards, runs_again
 from trainwright.plan.rules import effect
 from trainwright.plan.schedules import EVERY_ROW, Schedule
 from trainwright.plan.stages import (
@@ -39,12 +40,11 @@ def expand(
     graph: Graph,
     global_batch: int,
     *,
-    fused: bool = True,
     balanced: bool = False,
     staging: Staging | None = None,
     axes: Axes | None = None,
 ) -> Plan:
-    """The plan of a strategy; `fused` is whether attention is, `balanced` whether stages are cut by work.
+    """The plan of a strategy; `balanced` is whether stages are cut by work.
 
     `staging` and `axes` go before what the strategy says of its schedule and of the splits of operators.
     """
@@ -57,7 +57,7 @@ def expand(
     transforms = (
         *split_transforms(axes or strategy_axes(strategy, shared=shared), instances),
         *_state_transforms(strategy, instances),
-        *_memory_transforms(strategy, instances, row_layers(schedule, layers), fused=fused),
+        *_memory_transforms(strategy, instances, row_layers(schedule, layers)),
     )
     plan = frame(strategy, microbatches, transforms)
     if strategy.pp == 1:
@@ -226,13 +226,13 @@ def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:
     )  # fmt: skip
 
 
-def is_cheap(op: Op, *, fused: bool) -> bool:
-    """Whether selective recomputation does an operator again: the matrices of scores where they exist, else
-    norms and what is done element by element inside a branch.
-    """
-    if not fused:
-        return op.kind == "attention"
-    return op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence")
+def module_transforms(recompute: str, instances: Sequence[Instance]) -> Iterator[Recompute]:
+    """What a set of modules runs again of the layers among some operators."""
+    chosen = [each for each in instances if each.layer is not None and runs_again(recompute, each.op)]
+    for keeps in (False, True):
+        some = [each for each in chosen if discards(recompute, each.op) != keeps]
+        if some:
+            yield Recompute(ops=op_pattern(some), keeps_results=keeps)
 
 
 def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iterator[Transform]:
@@ -247,16 +247,14 @@ def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iter
 
 
 def _memory_transforms(
-    strategy: Strategy, instances: Sequence[Instance], rows: Sequence[Sequence[str]], *, fused: bool
+    strategy: Strategy, instances: Sequence[Instance], rows: Sequence[Sequence[str]]
 ) -> Iterator[Transform]:
     blocks = block_pattern([name for row in rows for name in row])
     if strategy.recompute == "full":
         most = strategy.recompute_layers or None
         yield Recompute(ops=block_pattern([name for row in rows for name in row[:most]]))
-    elif strategy.recompute == "selective":
-        cheap = [each for each in instances if each.layer is not None and is_cheap(each.op, fused=fused)]
-        if cheap:
-            yield Recompute(ops=op_pattern(cheap))
+    else:
+        yield from module_transforms(strategy.recompute, instances)
     if strategy.offload in ("optimizer", "both"):
         yield Offload(ops="*", what="optimizer")
     if strategy.offload in ("activations", "both"):

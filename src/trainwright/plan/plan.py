@@ -39,9 +39,13 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
-    """The operators chosen are done again before their backward, so that their results need not be kept."""
+    """The operators chosen are done again before their backward, so that their results need not be kept.
+
+    With `keeps_results`, only what they save for their own backward is freed: an ordinary checkpoint.
+    """
 
     ops: str
+    keeps_results: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -248,7 +248,8 @@ class Forward:
         """What the backward may read: results as they are made, and what products have gathered."""
         b, index = self.builder, cell[0]
         for value in writes:
-            if not b.placed[index].recompute or value.name.partition("#")[0] in self.crossing:
+            stays = not b.placed[index].recompute or b.placed[index].keeps_results
+            if stays or value.name.partition("#")[0] in self.crossing:
                 self.kept.add(value.name, value.layout, step)
         recompute, attention = b.placed[index].recompute, b.instances[index].op.kind == "attention"
         for value in reads:

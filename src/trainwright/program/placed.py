@@ -21,6 +21,7 @@ class Placed:
     uneven: Mapping[str, tuple[int, ...]]
     serial: tuple[str, int] = ("", 1)  # the dim of parts that run one after another, and their number
     recompute: bool = False
+    keeps_results: bool = False  # though it is done again
     stream: bool = False
     late: tuple[int, ...] = ()  # copying axes over which gradients are shares until the end of the step
     shards: Mapping[str, int] = field(default_factory=dict)  # what state is sharded, over how many (0: all)
@@ -129,12 +130,14 @@ def _placed(
             "split or replicate it into as many parts as it has devices",
         )  # fmt: skip
     _check_divides(instance, dims, axes, serial, uneven, sizes)
+    again = [each for each in transforms if isinstance(each, Recompute)]
     return Placed(
         mesh=Mesh(devices=devices, axes=tuple(axes)),
         dims=tuple(dims),
         uneven=uneven,
         serial=serial,
-        recompute=any(isinstance(each, Recompute) for each in transforms),
+        recompute=bool(again),
+        keeps_results=bool(again) and all(each.keeps_results for each in again),
         stream=any(isinstance(each, Stream) for each in transforms),
         shards={each.what: each.ranks for each in transforms if isinstance(each, Shard)},
         offloads=frozenset(each.what for each in transforms if isinstance(each, Offload)),

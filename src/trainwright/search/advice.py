@@ -12,6 +12,7 @@ from trainwright.estimate.types import Job
 from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
 from trainwright.search.find import Question, find_plans
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, legal_strategies
 from trainwright.search.usual import able_knobs
 
@@ -155,6 +156,7 @@ def _others(job: Job, strategy: Strategy, knobs: tuple[str, ...]) -> Strategies 
     space = Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq, global_batch=int(job.global_batch),
         fixed=held | able, most={"vpp": job.stack.capability.most_vpp},
+        recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
     try:
         return legal_strategies(space)

@@ -32,6 +32,7 @@ from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.mappings import can_matter, mapped
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import KNOBS, Space, count_strategies, layer_count, strategy_blocks
 
 Ints = NDArray[np.int64]
@@ -160,6 +161,7 @@ def space_of(question: Question, batch: int) -> Space:
     return Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq,
         global_batch=batch, fixed=question.fixed, most=question.most,
+        recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
 
 

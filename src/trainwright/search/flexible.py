@@ -143,5 +143,5 @@ def _faster(best: Trial | None, trial: Trial) -> Trial | None:
 def try_strategy(findings: Findings, strategy: Strategy, batch: int) -> Trial:
     """A strategy simulated as its stack would run it."""
     graph, stack = findings.setting.graph, findings.setting.stack
-    plan = expand(strategy, graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages)
+    plan = expand(strategy, graph, batch, balanced=stack.balanced_stages)
     return findings.trial(plan, strategy.pp)

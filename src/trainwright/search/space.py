@@ -25,6 +25,7 @@ from trainwright.plan.strategy import (
     Strategy,
     join_strategies,
 )
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.units import WHOLE
 
 Ints = NDArray[np.int64]
@@ -38,7 +39,9 @@ _FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0;
 class Space:
     """What is searched: a model on so many devices, with some knobs fixed or bounded.
 
-    `fixed` maps a knob to the values it may take; `most` to the largest one.
+    `fixed` maps a knob to the values it may take; `most` to the largest one. `recomputes` are the
+    recomputations, by number, that are considered where `fixed` states none; without them, those of unknown
+    software.
     """
 
     graph: Graph
@@ -48,6 +51,7 @@ class Space:
     fixed: Mapping[str, tuple[int, ...]]
     most: Mapping[str, int]
     check_divisors: bool = True
+    recomputes: tuple[int, ...] = ()
 
 
 def knob_name(text: str) -> str:
@@ -61,6 +65,8 @@ def knob_name(text: str) -> str:
 def knob_value(knob: str, text: str) -> int:
     """The number that a knob's text stands for: `full` of `recompute` is its index."""
     name = knob_name(knob)
+    if name == "recompute":
+        return RECOMPUTES.index(text)
     if name in CHOICES:
         if text not in CHOICES[name]:
             raise UnknownName(f"value of {knob}", text, CHOICES[name])
@@ -127,7 +133,8 @@ def recomputations(space: Space) -> list[tuple[int, int]]:
     """Allowed (recompute, recompute_layers): a number of layers goes with full recomputation only."""
     return [
         (choice, count)
-        for choice in _allowed(space, "recompute", range(len(RECOMPUTES)))
+        for choice in space.fixed.get("recompute", space.recomputes or recompute_choices(space.graph))
+        if choice <= space.most.get("recompute", choice)
         for count in space.fixed.get("recompute_layers", (EVERY_LAYER,))
         if count == EVERY_LAYER or RECOMPUTES[choice] == "full"
     ]

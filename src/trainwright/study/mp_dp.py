@@ -129,7 +129,7 @@ def sweep_mp(job: Job) -> tuple[MpPoint, ...]:
     result = estimate(job, strategies)
     chosen = [_best_of(strategies.tp == mp, result) for mp in dict.fromkeys(strategies.tp.tolist())]
     shapes, shape = distinct_shapes(strategies.take(np.array(chosen)))
-    layers, layer, _, _ = model_parts(job, links(job), shapes)
+    layers, layer, _, _ = model_parts(job, links(job), shapes, ("full",))
     return tuple(
         _split(job, strategies, result, index, (layers, layer, int(own)))
         for index, own in zip(chosen, shape, strict=True)

@@ -16,6 +16,7 @@ from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
+from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
 from trainwright.search.space import Space, legal_strategies
 from trainwright.stack.load import stack_name as catalog_stack
@@ -135,8 +136,11 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     split = fixed.get("tp", (2,))[0] > 1
     fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
     fixed.setdefault("zero", (stack.zero,))
+    unfused = stack.attention == "unfused"
     recomputes = stack.usual_recomputes or stack.capability.recomputes
-    fixed.setdefault("recompute", tuple(map(RECOMPUTES.index, recomputes)))
+    fixed.setdefault(
+        "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
+    )
     fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
     able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
     fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))

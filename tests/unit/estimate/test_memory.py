@@ -117,7 +117,7 @@ class TestActivations:
         assert self.kept(tp=4, sp=True) == pytest.approx((34 + 40) / 4, rel=2e-3)
 
     def test_selective_recomputation_drops_the_score_matrix(self) -> None:
-        assert self.kept(tp=4, sp=True, recompute="selective") == pytest.approx(34 / 4, rel=2e-3)
+        assert self.kept(tp=4, sp=True, recompute="core_attn") == pytest.approx(34 / 4, rel=2e-3)
 
     def test_full_recomputation_keeps_the_input(self) -> None:
         assert self.kept(recompute="full") == pytest.approx(2.0)
