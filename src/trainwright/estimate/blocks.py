@@ -240,7 +240,7 @@ class _Again:
             return dict.fromkeys(_BY_RECOMPUTATION, np.zeros(1)) | {"kept_bytes": input_bytes}
         found = recomputed(self.block, recompute)
         ops = [op for run in found.runs for op in run]
-        work = [op_time(op, self.by_region[_sizing(op)], self.machine).forward_s for op in ops]
+        work = [self._repeated_s(op, found) for op in ops]
         attention = sum(op.kind == "attention" for op in self.block.ops)
         made = [
             self.kept_bytes(tensors, {op.name for op in run})
@@ -255,6 +255,15 @@ class _Again:
             "again_routes": np.full(1, float(_routes_again(self.block, found))),
             "again_attention": np.full(1, sum(op.kind == "attention" for op in ops) / max(attention, 1)),
         }
+
+    def _repeated_s(self, op: Op, found: Recomputed) -> Array:
+        """What an op takes again: for some of its results, the share that makes them."""
+        sizes, some = self.by_region[_sizing(op)], found.results[op.name]
+        parts = {each.name: bytes_of(each, sizes, 1.0) for each in (op.output, *op.extra_outputs)}
+        whole_s = op_time(op, sizes, self.machine).forward_s
+        if not some or len(some) == len(parts):
+            return whole_s
+        return np.asarray(whole_s * sum(parts[name] for name in some) / sum(parts.values()))
 
     def kept_bytes(self, tensors: Iterable[Tensor], ops: Collection[str]) -> Array:
         """Bytes of tensors, and of the score matrices of some ops; of tokens that ranks of one expert gather

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import gcd
 
 from trainwright.errors import BadInput
@@ -9,7 +10,7 @@ from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Graph, Op
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.plan import Offload, Plan, Recompute, Replicate, Shard, Split, Stream, Transform
-from trainwright.plan.recompute_modules import discards, runs_again
+from trainwright.plan.recompute_modules import Results, freed_results
 from trainwright.plan.rules import effect
 from trainwright.plan.schedules import EVERY_ROW, Schedule
 from trainwright.plan.stages import (
@@ -228,11 +229,29 @@ def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:
 
 def module_transforms(recompute: str, instances: Sequence[Instance]) -> Iterator[Recompute]:
     """What a set of modules runs again of the layers among some operators."""
-    chosen = [each for each in instances if each.layer is not None and runs_again(recompute, each.op)]
-    for keeps in (False, True):
-        some = [each for each in chosen if discards(recompute, each.op) != keeps]
-        if some:
-            yield Recompute(ops=op_pattern(some), keeps_results=keeps)
+    together: dict[tuple[str, ...] | None, list[Instance]] = {}
+    for each, results in recomputed_instances(recompute, instances):
+        made = [tensor.name for tensor in (each.op.output, *each.op.extra_outputs)]
+        some = tuple(name for name in made if name in results)
+        together.setdefault(None if len(some) == len(made) else some, []).append(each)
+    for key, chosen in together.items():
+        yield Recompute(ops=op_pattern(chosen), results=key)
+
+
+def recomputed_instances(
+    recompute: str, instances: Sequence[Instance]
+) -> Iterator[tuple[Instance, frozenset[str]]]:
+    """The operators of layers that a set of modules runs again, with the results that it frees of each."""
+    known: dict[tuple[int, ...], Results] = {}
+    for _, block in groupby(instances, key=lambda each: each.block):
+        listed = list(block)
+        if listed[0].layer is None:
+            continue
+        key = tuple(id(each.op) for each in listed)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = freed_results([each.op for each in listed], recompute)
+        yield from ((each, found[each.op.name]) for each in listed if each.op.name in found)
 
 
 def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iterator[Transform]:

@@ -41,11 +41,12 @@ class Replicate:
 class Recompute:
     """The operators chosen are done again before their backward, so that their results need not be kept.
 
-    With `keeps_results`, only what they save for their own backward is freed: an ordinary checkpoint.
+    With `results`, only those are not kept; with none of them, only what the operators save for their own
+    backward is freed: an ordinary checkpoint.
     """
 
     ops: str
-    keeps_results: bool = False
+    results: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

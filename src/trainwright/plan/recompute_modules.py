@@ -7,12 +7,14 @@ plan, the exporters and the readers all ask here.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import overload
 
 from trainwright.errors import UnknownName
 from trainwright.model.graph import Block, Op, Tensor
 
 NONE, FULL = "none", "full"
+Results = Mapping[str, frozenset[str]]  # of operators of a block by name: names of results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class RecomputeModule:
     costs: str
     runs: Callable[[Op], bool]
     keeps_result: bool = False
+    frees_results: Callable[[Sequence[Op]], Results] | None = None  # of a block, where it is not all of them
 
 
 def _is_latent_up(op: Op) -> bool:
@@ -45,6 +48,24 @@ def _is_qkv(op: Op) -> bool:
 
 def _is_moe(op: Op) -> bool:
     return op.region in ("experts", "shared") or op.name in ("router", "shared.gate_scale")
+
+
+def _second_matmuls(ops: Sequence[Op]) -> Results:
+    """Every second result of the matmuls of a block, counted one by one in order; and a router's logits."""
+    listed = [
+        (op.name, tensor.name)
+        for op in ops
+        if op.kind == "matmul" and op.name != "router"
+        for tensor in (op.output, *op.extra_outputs)
+    ]
+    found: dict[str, frozenset[str]] = {op.name: frozenset() for op in ops if _is_second_matmul(op)}
+    for op, result in (*listed[1::2], *((op.name, op.output.name) for op in ops if op.name == "router")):
+        found[op] = found[op] | {result}
+    return {op: results for op, results in found.items() if results}
+
+
+def _is_second_matmul(op: Op) -> bool:
+    return op.kind == "matmul"
 
 
 # In the order in which a set is written, inner parts before what contains them.
@@ -110,6 +131,10 @@ MODULES: tuple[RecomputeModule, ...] = (
         name="moe", frees="everything inside the MoE layer; its input is kept",
         costs="its forward, with dispatch and combine",
         runs=_is_moe,
+    ),
+    RecomputeModule(
+        name="dots", frees="results of every second matmul outside the experts, in order; a router's logits",
+        costs="these matmuls", runs=_is_second_matmul, frees_results=_second_matmuls,
     ),
 )  # fmt: skip
 MODULE: Mapping[str, RecomputeModule] = {module.name: module for module in MODULES}
@@ -190,16 +215,17 @@ def is_subset(less: int, more: int) -> bool:
     return less == 0 or less == more or (full not in (less, more) and less & more == less)
 
 
-def runs_again(recompute: str, op: Op) -> bool:
-    """Whether a set of modules contains an operator of a layer."""
-    return any(MODULE[name].runs(op) for name in recompute_modules(recompute))
-
-
-def discards(recompute: str, op: Op) -> bool:
-    """Whether a set of modules frees an operator's results too."""
-    return any(
-        MODULE[name].runs(op) and not MODULE[name].keeps_result for name in recompute_modules(recompute)
-    )
+def freed_results(ops: Sequence[Op], recompute: str) -> Results:
+    """The operators of a block that a set of modules runs again, with the results that it frees of each."""
+    found: dict[str, frozenset[str]] = {}
+    for module in (MODULE[name] for name in recompute_modules(recompute)):
+        some = module.frees_results(ops) if module.frees_results else None
+        for op in ops:
+            if op.name in some if some is not None else module.runs(op):
+                results = () if module.keeps_result else (op.output, *op.extra_outputs)
+                own = some[op.name] if some is not None else frozenset(each.name for each in results)
+                found[op.name] = found.get(op.name, frozenset()) | own
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +239,7 @@ class Recomputed:
     kept: tuple[Tensor, ...]
     runs: tuple[tuple[Op, ...], ...]
     remade: tuple[tuple[Tensor, ...], ...]
+    results: Results  # that are freed of each operator of the set
 
     @property
     def ops(self) -> frozenset[str]:
@@ -228,14 +255,15 @@ def recomputed(block: Block, recompute: str) -> Recomputed:
     neighbours run again together, if backward reads what one of them makes; what they read must be kept, or
     be made by other operators of the set.
     """
+    results = freed_results(block.ops, recompute)
     needed = {tensor.name: tensor for op in block.ops for tensor in op.saved}
     kept, runs = dict(needed), list[tuple[Op, ...]]()
     made: dict[str, Tensor] = {}
     remade: list[tuple[Tensor, ...]] = []
-    chosen = list(_neighbours(block, recompute))
-    freed = {tensor.name for run in chosen for op in run for tensor in _freed(block, recompute, op)}
+    chosen = list(_neighbours(block, results))
+    freed = {tensor.name for run in chosen for op in run for tensor in _freed(block, results, op)}
     for run in reversed(chosen):
-        found = [tensor for op in run for tensor in _freed(block, recompute, op) if tensor.name in needed]
+        found = [tensor for op in run for tensor in _freed(block, results, op) if tensor.name in needed]
         if not found:
             continue
         runs.append(run)
@@ -247,14 +275,14 @@ def recomputed(block: Block, recompute: str) -> Recomputed:
             if tensor.name not in freed:
                 kept.setdefault(tensor.name, tensor)
     stays = tuple(tensor for name, tensor in kept.items() if name not in made)
-    return Recomputed(kept=stays, runs=tuple(reversed(runs)), remade=tuple(reversed(remade)))
+    return Recomputed(kept=stays, runs=tuple(reversed(runs)), remade=tuple(reversed(remade)), results=results)
 
 
-def _neighbours(block: Block, recompute: str) -> Iterator[tuple[Op, ...]]:
+def _neighbours(block: Block, results: Results) -> Iterator[tuple[Op, ...]]:
     """Runs of neighbouring operators that a set contains."""
     run: list[Op] = []
     for op in block.ops:
-        if runs_again(recompute, op):
+        if op.name in results:
             run.append(op)
         elif run:
             yield tuple(run)
@@ -263,13 +291,18 @@ def _neighbours(block: Block, recompute: str) -> Iterator[tuple[Op, ...]]:
         yield tuple(run)
 
 
-def _freed(block: Block, recompute: str, op: Op) -> Iterator[Tensor]:
-    """What need not be kept of an operator that runs again: its results, and what it alone saves."""
-    results = (op.output, *op.extra_outputs)
-    if discards(recompute, op):
-        yield from results
-    known = {tensor.name for tensor in (*op.inputs, *results)}
-    others = [each for each in block.ops if each is not op and not runs_again(recompute, each)]
+def _freed(block: Block, results: Results, op: Op) -> Iterator[Tensor]:
+    """What need not be kept of an operator that runs again: results, and what it alone saves."""
+    made = (op.output, *op.extra_outputs)
+    yield from (tensor for tensor in made if tensor.name in results[op.name])
+    known = {tensor.name for tensor in (*op.inputs, *made)}
+    others = [each for each in block.ops if each.name not in results]
     for tensor in op.saved:
         if tensor.name not in known and all(tensor not in each.saved for each in others):
             yield tensor
+
+
+def repeated_share(op: Op, results: frozenset[str], sizes: Mapping[str, float]) -> float:
+    """The share of an operator's work that makes some of its results again; all of it, if it makes none."""
+    made = {tensor.name: prod(sizes[dim] for dim in tensor.dims) for tensor in (op.output, *op.extra_outputs)}
+    return sum(made[name] for name in results) / sum(made.values()) if results else 1.0

@@ -65,8 +65,10 @@ def _transform_line(transform: Transform) -> str:
             return f"{'co-split' if serial else 'split'} {ops} {dim} {amount}"
         case Replicate(ops=ops, parts=parts):
             return f"replicate {ops} {parts}"
-        case Recompute(ops=ops, keeps_results=keeps):
-            return f"recompute {ops}" + (f" {_KEEPS_RESULTS}" if keeps else "")
+        case Recompute(ops=ops, results=None):
+            return f"recompute {ops}"
+        case Recompute(ops=ops, results=results):
+            return f"recompute {ops} {','.join(results) if results else _KEEPS_RESULTS}"
         case Shard(ops=ops, what=what, ranks=ranks):
             return f"shard {ops} {what}" + (f" {ranks}" if ranks else "")
         case Offload(ops=ops, what=what):
@@ -199,9 +201,8 @@ def _replicate(plan: Plan, text: str) -> Plan:
 
 def _recompute(plan: Plan, text: str) -> Plan:
     ops, *rest = _words("recompute", text, 1, 2)
-    if rest not in ([], [_KEEPS_RESULTS]):
-        raise UnknownName("recompute", rest[0], (_KEEPS_RESULTS,))
-    return replace(plan, transforms=(*plan.transforms, Recompute(ops=ops, keeps_results=bool(rest))))
+    results = None if not rest else () if rest == [_KEEPS_RESULTS] else tuple(rest[0].split(","))
+    return replace(plan, transforms=(*plan.transforms, Recompute(ops=ops, results=results)))
 
 
 def _stream(plan: Plan, text: str) -> Plan:
@@ -296,7 +297,7 @@ _FORMS = {
     "mapping": "mapping tp8 pp4 dp2, after devices 64",
     "split": "split @ffn ffn 4, or split head vocab 3:5 for given sizes",
     "replicate": "replicate */norm1 4",
-    "recompute": "recompute layer.0-3, or recompute */attention.core keep-results",
+    "recompute": "recompute layer.0-3, recompute */ffn.up ffn.up.out or recompute @attention keep-results",
     "stream": "stream */attention.core",
     "shard": "shard * optimizer, or shard * weights 8",
     "offload": "offload * activations",

@@ -48,7 +48,8 @@ class Backward:
             self.weights_done, self.weights_now = self.weights_now if same else [], []
         incoming = self._incoming(cell)
         first = len(b.steps)
-        if b.placed[index].keeps_results and instance.op.kind == "attention":
+        keeps = b.placed[index].recompute and b.placed[index].freed == frozenset()
+        if keeps and instance.op.kind == "attention":
             self._do_again(cell)  # its result is kept, what it saved for itself is not
         saved = self._saved(cell) + self._statistics(cell)
         for number in range(first, len(b.steps)):

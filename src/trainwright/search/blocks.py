@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from trainwright.model.flow import Instance, places, wire
 from trainwright.model.graph import Graph, Segment
+from trainwright.plan.expand import recomputed_instances
 from trainwright.plan.plan import Plan
-from trainwright.plan.recompute_modules import runs_again, selective_of
+from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.stages import block_homes, block_pattern, layer_names, op_pattern
 from trainwright.plan.strategy import Strategy
 from trainwright.plan.zoo import build_zoo
@@ -98,7 +99,8 @@ def done_again(instances: Sequence[Instance], blocks: Sequence[str], mode: str, 
     if mode == "none":
         return ""
     modules = selective_of(mode.removeprefix("co-"), unfused=unfused)
-    return op_pattern([each for each in instances if each.block in chosen and runs_again(modules, each.op)])
+    again = [each for each, _ in recomputed_instances(modules, instances) if each.block in chosen]
+    return op_pattern(again) if again else ""
 
 
 def _once_each(graph: Graph) -> tuple[Segment, ...]:
