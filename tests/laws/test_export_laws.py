@@ -15,11 +15,20 @@ from trainwright.export.reading.read import read_text
 from trainwright.export.targets import TARGETS, export_text
 from trainwright.model.load import load_model
 from trainwright.plan.mapping import ORDERS
-from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, RECOMPUTES, Strategy
+from trainwright.plan.recompute_modules import NAMES, SELECTIVE
+from trainwright.plan.recompute_policies import MAXTEXT_POLICIES, MEGATRON_LABELS, SELECTIVE_AC
+from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, Strategy
 
 MORE = 10 if os.environ.get("THOROUGH") else 1
 READABLE = ("megatron", "torchtitan", "torchtitan-toml", "deepspeed")
 LLAMA, MIXTRAL = load_model("llama3-8b"), load_model("mixtral-8x7b")
+
+
+RECOMPUTATIONS = st.one_of(
+    st.sampled_from(("none", "full", SELECTIVE, SELECTIVE_AC, *MAXTEXT_POLICIES.values())),
+    st.sets(st.sampled_from(NAMES), min_size=1).map("+".join),
+    st.sets(st.sampled_from(["norm", *MEGATRON_LABELS.values()]), min_size=1).map("+".join),
+)
 
 
 def degrees(*values: int) -> st.SearchStrategy[int]:
@@ -31,7 +40,7 @@ def strategies(draw: st.DrawFn) -> Strategy:
     """Any strategy that makes sense in itself, whatever tool could run it."""
     dp, cp, pp = draw(degrees(1, 2, 3, 4, 8)), draw(degrees(1, 2, 4)), draw(degrees(1, 2, 4))
     schedule = draw(st.sampled_from(["1f1b", "interleaved", "gpipe", "zb"])) if pp > 1 else "1f1b"
-    recompute = draw(st.sampled_from(RECOMPUTES))
+    recompute = draw(RECOMPUTATIONS)
     shards = [each for each in range(2, dp * cp) if dp * cp % each == 0]
     return Strategy(
         dp=dp, tp=draw(degrees(1, 2, 4, 8)), sp=draw(st.booleans()), cp=cp, pp=pp,

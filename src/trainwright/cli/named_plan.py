@@ -93,7 +93,7 @@ def _is_knob(word: str) -> bool:
 
 
 def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
-    strategy = parse_strategy(text)
+    strategy = parse_strategy(text, unfused=subject.stack.attention == "unfused")
     if not set(PRECISIONS) & set(text.split()):
         strategy = replace(strategy, precision=subject.cluster.device.usual_precision)
     count = subject.cluster.count

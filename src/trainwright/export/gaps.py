@@ -58,7 +58,7 @@ def _facts(handover: Handover) -> PlanFacts:
     return PlanFacts(
         layers=arch.layers, heads=arch.heads, kv_heads=arch.kv_heads, experts=arch.experts,
         seq=handover.seq or arch.max_seq, global_batch=handover.global_batch, tied=arch.tied,
-        windowed=bool(arch.window), sinks=arch.sinks,
+        windowed=bool(arch.window), sinks=arch.sinks, latent=bool(arch.kv_lora_rank),
     )  # fmt: skip
 
 

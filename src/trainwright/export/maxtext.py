@@ -7,18 +7,17 @@ from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.model.architecture import Architecture
+from trainwright.plan.recompute_policies import MAXTEXT_POLICIES
 from trainwright.plan.strategy import Strategy
 
 NAME = "MaxText"
-REMAT = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
+REMAT = {modules: policy for policy, modules in MAXTEXT_POLICIES.items()}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
 
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the YAML means something a little different."""
-    if handover.strategy.recompute == "none":
-        yield "none: MaxText still recomputes what is done element by element (minimal_with_context)."
     if handover.architecture is None:
         yield "No model was stated: add model_name, or the base_* sizes."
 

@@ -16,6 +16,8 @@ from trainwright.export.megatron_model import model_flags
 from trainwright.export.stage_layers import has_uneven_stages, relieves_ends, render_layout
 from trainwright.model.architecture import Architecture
 from trainwright.plan.mapping import ORDERS
+from trainwright.plan.recompute_modules import recompute_modules
+from trainwright.plan.recompute_policies import MEGATRON_LABELS, MEGATRON_NORM
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-LM"
@@ -33,11 +35,6 @@ def is_distributed(strategy: Strategy) -> bool:
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the flags mean something a little different."""
-    if handover.strategy.recompute == "selective":
-        yield (
-            "selective: norms are recomputed (and activations of experts); Megatron keeps the activation of "
-            "a dense ffn, which the plan recomputes too: expect somewhat more memory than predicted."
-        )
     if canonical(handover.strategy).zero in SHARDED and handover.strategy.pp > 1:
         yield "Megatron-FSDP under pipeline stages is young: check that your release has it."
     if handover.architecture is None:
@@ -158,9 +155,9 @@ def replicas(strategy: Strategy) -> int:
 
 def _recompute(handover: Handover) -> Iterator[Flag]:
     strategy = handover.strategy
-    if strategy.recompute == "selective":
+    if labels := recompute_labels(strategy):
         yield flag("--recompute-granularity", "selective")
-        yield flag("--recompute-modules", *recompute_modules(handover))
+        yield flag("--recompute-modules", *labels)
     if strategy.recompute == "full":
         layers = strategy.recompute_layers // strategy.vpp
         yield flag("--recompute-granularity", "full")
@@ -168,10 +165,11 @@ def _recompute(handover: Handover) -> Iterator[Flag]:
         yield flag("--recompute-num-layers", layers or 1)
 
 
-def recompute_modules(handover: Handover) -> list[str]:
-    """What selective recomputation does again."""
-    arch = handover.architecture
-    return ["layernorm", "moe_act"] if arch and arch.experts else ["layernorm"]
+def recompute_labels(strategy: Strategy) -> list[str]:
+    """Megatron's labels of the modules of a plan."""
+    modules = recompute_modules(strategy.recompute)
+    norm = [MEGATRON_NORM] if {"norm", "mlp_norm"} & {*modules} else []
+    return [*norm, *(label for label, module in MEGATRON_LABELS.items() if module in modules)]
 
 
 def _precision(strategy: Strategy) -> Iterator[Flag]:

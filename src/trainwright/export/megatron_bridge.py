@@ -70,9 +70,8 @@ def _recompute(handover: Handover) -> dict[str, object]:
         "recompute_granularity": None, "recompute_modules": None, "recompute_method": None,
         "recompute_num_layers": None,
     }  # fmt: skip
-    if strategy.recompute == "selective":
-        modules = megatron.recompute_modules(handover)
-        return values | {"recompute_granularity": "selective", "recompute_modules": modules}
+    if labels := megatron.recompute_labels(strategy):
+        return values | {"recompute_granularity": "selective", "recompute_modules": labels}
     if strategy.recompute == "none":
         return values
     layers = strategy.recompute_layers // strategy.vpp

@@ -6,6 +6,7 @@ from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.export.stage_layers import chunk_modules
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 from trainwright.plan.strategy import Strategy
 
 NAME = "torchtitan"
@@ -32,8 +33,6 @@ _DEBUG = ("llama3", "llama3_debugmodel", "debugmodel")
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the configuration means something a little different."""
     strategy = canonical(handover.strategy)
-    if strategy.recompute == "selective":
-        yield "selective: torchtitan also recomputes every second matrix product, which the plan keeps."
     if strategy.zero == 2:
         yield "zero2: weights are sharded between steps, and whole from the forward to the backward."
     if handover.architecture is None:
@@ -102,7 +101,7 @@ def render(handover: Handover, notes: list[str]) -> str:
 
 
 def _checkpoint(strategy: Strategy) -> str:
-    return {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}[
+    return {"none": "None", SELECTIVE_AC: "SelectiveAC.Config()", "full": "FullAC.Config()"}[
         strategy.recompute
     ]
 

@@ -6,6 +6,7 @@ from trainwright.export import torchtitan
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 
 NAME = "torchtitan (TOML)"
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
@@ -26,9 +27,9 @@ def render(handover: Handover, notes: list[str]) -> str:
     """The TOML."""
     tables = {"model": _model(handover), "training": torchtitan.training(handover)}
     tables |= {"parallelism": _parallelism(handover)}
-    tables |= {"activation_checkpoint": {"mode": handover.strategy.recompute}}
-    if handover.strategy.recompute == "selective":
-        tables["activation_checkpoint"]["selective_ac_option"] = "op"
+    recompute = handover.strategy.recompute
+    by_op: dict[str, object] = {"mode": "selective", "selective_ac_option": "op"}
+    tables |= {"activation_checkpoint": by_op if recompute == SELECTIVE_AC else {"mode": recompute}}
     body = "\n".join(_table(name, values) for name, values in tables.items() if values)
     return comment(notes) + "\n" + body
 

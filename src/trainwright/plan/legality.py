@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from trainwright.model.graph import Graph, is_layer
 from trainwright.plan.mapping import AXES, ORDERS, canonical_order
+from trainwright.plan.recompute_modules import recompute_modules
+from trainwright.plan.recompute_policies import megatron_norm
 from trainwright.plan.strategy import (
     CP_KINDS,
     OFFLOADS,
@@ -36,6 +38,7 @@ class PlanFacts:
     tied: bool = False
     windowed: bool = False
     sinks: bool = False
+    latent: bool = False
     device_family: str = ""
 
 
@@ -52,6 +55,7 @@ def plan_facts(graph: Graph, *, seq: int, global_batch: int, device_family: str 
         tied=bool(graph.tied),
         windowed=any(op.window for op in ops),
         sinks=any(weight.name.endswith("sinks") for op in ops for weight in op.weights),
+        latent="kv_rank" in graph.sizes,
         device_family=device_family,
     )
 
@@ -275,7 +279,7 @@ class _Rules:
         """Recomputation and offloading."""
         s, able = self.strategies, self.capability
         every = np.ones(len(s), dtype=bool)
-        yield from self._listed("recompute", able.recomputes, s.recompute, RECOMPUTES, every)
+        yield from self._recomputations()
         some = s.recompute_layers > 0
         if able.recompute_layers == "every":
             yield from self._say("recompute_layers", some, "recomputes every layer or none")
@@ -289,6 +293,29 @@ class _Rules:
         yield from self._say("recompute", broken, f"recomputes with zero {has}")
         yield from self._listed("offload", able.offloads, s.offload, OFFLOADS, every)
         yield from self._offloads()
+
+    def _recomputations(self) -> Iterator[Violation]:
+        """Sets of modules that the stack has no word for, each distinct set judged once."""
+        s, able = self.strategies, self.capability
+        if not able.recomputes:
+            return
+        for code in np.unique(s.recompute).tolist():
+            name = RECOMPUTES[code]
+            modules = recompute_modules(name)
+            if name in able.recomputes:
+                continue
+            lacking = [each for each in modules if each not in able.recompute_modules]
+            has = ", ".join(able.recomputes)
+            if able.recompute_modules:
+                has += f", or any of {', '.join(able.recompute_modules)}"
+            if lacking or not able.recompute_modules:
+                yield from self._say("recompute", s.recompute == code, f"has {has}")
+            elif able.fused_norms and self.facts.layers:
+                apart = megatron_norm(latent=self.facts.latent, experts=bool(self.facts.experts))
+                fused = [each for each in modules if each in ("norm", "mlp_norm") and each != apart]
+                rest = f"recomputes {apart} here" if apart else "fuses all norms into linears here"
+                if fused:
+                    yield from self._say("recompute", s.recompute == code, rest)
 
     def _offloads(self) -> Iterator[Violation]:
         s, able = self.strategies, self.capability

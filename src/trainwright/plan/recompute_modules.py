@@ -50,22 +50,22 @@ def _is_moe(op: Op) -> bool:
     return op.region in ("experts", "shared") or op.name in ("router", "shared.gate_scale")
 
 
-def _second_matmuls(ops: Sequence[Op]) -> Results:
-    """Every second result of the matmuls of a block, counted one by one in order; and a router's logits."""
+def _every_second_dot(ops: Sequence[Op]) -> Results:
+    """Norms and elementwise work, a router, and every second matmul of a block, counted result by result."""
     listed = [
         (op.name, tensor.name)
         for op in ops
         if op.kind == "matmul" and op.name != "router"
         for tensor in (op.output, *op.extra_outputs)
     ]
-    found: dict[str, frozenset[str]] = {op.name: frozenset() for op in ops if _is_second_matmul(op)}
-    for op, result in (*listed[1::2], *((op.name, op.output.name) for op in ops if op.name == "router")):
-        found[op] = found[op] | {result}
-    return {op: results for op, results in found.items() if results}
-
-
-def _is_second_matmul(op: Op) -> bool:
-    return op.kind == "matmul"
+    found = {
+        op.name: frozenset(tensor.name for tensor in (op.output, *op.extra_outputs))
+        for op in ops
+        if op.kind in ("norm", "elementwise") or op.name == "router"
+    }
+    for op, result in listed[1::2]:
+        found[op] = found.get(op, frozenset()) | {result}
+    return found
 
 
 # In the order in which a set is written, inner parts before what contains them.
@@ -73,6 +73,10 @@ MODULES: tuple[RecomputeModule, ...] = (
     RecomputeModule(
         name="norm", frees="outputs of norms", costs="norms; a gather of their outputs under sp",
         runs=lambda op: op.kind == "norm",
+    ),
+    RecomputeModule(
+        name="mlp_norm", frees="outputs of norms before feed-forward branches, dense or of experts",
+        costs="these norms; a gather of their outputs under sp", runs=lambda op: op.name == "norm2",
     ),
     RecomputeModule(
         name="rope", frees="rotated q and k (the projected ones are kept instead)",
@@ -133,8 +137,9 @@ MODULES: tuple[RecomputeModule, ...] = (
         runs=_is_moe,
     ),
     RecomputeModule(
-        name="dots", frees="results of every second matmul outside the experts, in order; a router's logits",
-        costs="these matmuls", runs=_is_second_matmul, frees_results=_second_matmuls,
+        name="dots", frees="all but attention, experts' matmuls and every second other matmul, in order",
+        costs="every second matmul outside the experts, norms and elementwise work",
+        runs=lambda op: op.kind in ("norm", "elementwise", "matmul"), frees_results=_every_second_dot,
     ),
 )  # fmt: skip
 MODULE: Mapping[str, RecomputeModule] = {module.name: module for module in MODULES}
@@ -269,7 +274,7 @@ def recomputed(block: Block, recompute: str) -> Recomputed:
         runs.append(run)
         remade.append(tuple({tensor.name: needed[tensor.name] for tensor in found}.values()))
         made |= {tensor.name: tensor for tensor in found}
-        own = {tensor.name for op in run for tensor in (op.output, *op.extra_outputs)}
+        own = {tensor.name for op in run for tensor in _freed(block, results, op)}
         for tensor in (each for op in run for each in op.inputs if each.name not in own):
             needed.setdefault(tensor.name, tensor)
             if tensor.name not in freed:

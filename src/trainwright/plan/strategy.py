@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.plan.mapping import AXES, ORDERS, canonical_order
-from trainwright.plan.recompute_modules import RECOMPUTES, canonical_recompute
+from trainwright.plan.recompute_modules import RECOMPUTES, SELECTIVE_UNFUSED, canonical_recompute
 
 Ints = NDArray[np.int64]
 
@@ -140,8 +140,11 @@ def _words(strategy: Strategy) -> Iterable[str]:
         yield f"order={'-'.join(shown)}"
 
 
-def parse_strategy(text: str) -> Strategy:
-    """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes."""
+def parse_strategy(text: str, *, unfused: bool = False) -> Strategy:
+    """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes.
+
+    `unfused` is whether it is for software without fused attention, where `selective` means core_attn.
+    """
     values: dict[str, object] = {}
     for word in text.split():
         found = _parse_word(word, text)
@@ -149,6 +152,8 @@ def parse_strategy(text: str) -> Strategy:
             if knob in values:
                 raise BadInput(f'strategy "{text}"', word, f"{knob} is stated twice", "state it once")
         values |= found
+    if values.get("recompute") == "selective" and unfused:
+        values["recompute"] = SELECTIVE_UNFUSED
     return Strategy(**values)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph, parameters
-from trainwright.plan.strategy import CHOICES, CP_KINDS, OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES
+from trainwright.plan.strategy import CHOICES, CP_KINDS, OFFLOADS, PRECISIONS, SCHEDULES
 from trainwright.stack.capability import AXES
 
 MOST_BATCH = 100_000_000  # sequences per step
@@ -51,7 +51,6 @@ def able_knobs(stack: Stack) -> dict[str, tuple[int, ...]]:
     return {
         "schedule": tuple(SCHEDULES.index(name) for name in able.schedules),
         "offload": tuple(OFFLOADS.index(name) for name in able.offloads),
-        "recompute": tuple(RECOMPUTES.index(name) for name in able.recomputes),
         "cp_kind": tuple(CP_KINDS.index(name) for name in able.cp_kinds),
         "zero": able.zeros,
     } | {axis: (1,) for axis in AXES if axis not in able.axes}

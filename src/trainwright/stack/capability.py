@@ -67,7 +67,9 @@ class Capability:
     replicated_alone: bool = False  # replicas without sharding go with no other parallel axis
     fsdp_alone: tuple[str, ...] = ()  # device families with advice against tp or cp beside ZeRO-2 and 3
     reduces_each_microbatch: tuple[int, ...] = (2, 3)  # ZeRO stages
-    recomputes: tuple[str, ...] = ("none", "selective", "full")
+    recomputes: tuple[str, ...] = ()  # sets of modules that it has a word for; none stated: any
+    recompute_modules: tuple[str, ...] = ()  # modules of which it recomputes any set
+    fused_norms: bool = False  # norms are apart from linears only before latent attention and experts
     recompute_layers: str = "stage"  # what a number of layers counts in, or that there is none
     recompute_zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that full recomputation goes with
     offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")

@@ -137,7 +137,7 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
     fixed.setdefault("zero", (stack.zero,))
     unfused = stack.attention == "unfused"
-    recomputes = stack.usual_recomputes or stack.capability.recomputes
+    recomputes = stack.usual_recomputes or stack.capability.recomputes or ("none", "selective", "full")
     fixed.setdefault(
         "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
     )

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# dp8 tp2 sp cp2 allgather pp4 vpp2 ep4 mb1 zero1 interleaved selective bf16, a global batch of 64, 128 devices
-# selective: norms are recomputed (and activations of experts); Megatron keeps the activation of a dense ffn, which the plan recomputes too: expect somewhat more memory than predicted.
+# dp8 tp2 sp cp2 allgather pp4 vpp2 ep4 mb1 zero1 interleaved recompute=mlp_norm+moe_act bf16, a global batch of 64, 128 devices
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"

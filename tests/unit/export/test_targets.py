@@ -18,12 +18,12 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding
 PLANS = {
     "megatron.sh": (
         "megatron", "mixtral-8x7b",
-        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 selective bf16",
+        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 recompute=mlp_norm+moe_act bf16",
     ),
     "megatron_fsdp.sh": ("megatron", "llama3-8b", "dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8"),
     "megatron_bridge.py": ("megatron-bridge", "llama3-8b", "dp8 tp4 sp pp2 mb2 zero1 full bf16"),
     "torchtitan.py": ("torchtitan", "llama3-70b", "dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16"),
-    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
+    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 recompute=dots bf16"),
     "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
     "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp cp2 pp2 mb1 zero1 gpipe full bf16"),
     "nanotron_release.yaml": ("nanotron-0.4", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 1f1b bf16"),
@@ -96,6 +96,10 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
         ("megatron", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
         ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
         ("megatron", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "order cp-tp-pp-dp: Megatron-FSDP, which"),
+        ("megatron", "dp2 selective", "Megatron-LM does not recompute rope and act; it has none, full,"),
+        ("megatron", "dp2 recompute=mlp_norm", "its layernorm is norm here"),
+        ("torchtitan", "dp2 zero3 selective", "torchtitan 0.3 has none, dots, full"),
+        ("maxtext", "dp2 pp2 gpipe recompute=mlp", "MaxText has none, norm+rope"),
         ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: Megatron counts them"),
     ],
 )  # fmt: skip
@@ -105,6 +109,22 @@ def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str
     with pytest.raises(BadInput, match=re.escape(message)):
         export_text(handover, to)
     assert "NOT EXPRESSED" in export_text(handover, to, lenient=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "modules", "has"),
+    [
+        ("llama3-8b", "norm", "its layernorm frees nothing here"),
+        ("mixtral-8x7b", "norm+moe_act", "its layernorm is mlp_norm here"),
+        ("deepseek-v3", "mlp_norm", "its layernorm is norm here"),
+    ],
+)
+@pytest.mark.parametrize("to", ["megatron", "megatron-bridge"])
+def test_norms_that_megatron_fuses_cannot_be_recomputed(to: str, model: str, modules: str, has: str) -> None:
+    plan = parse_strategy(f"dp8 mb1 recompute={modules}")
+    handover = Handover(strategy=plan, global_batch=8, architecture=load_model(model), model=model)
+    with pytest.raises(BadInput, match=has):
+        export_text(handover, to)
 
 
 def test_layers_that_do_not_divide_among_stages_are_told_to_megatron_by_its_user() -> None:

@@ -82,7 +82,7 @@ class TestDense:
         assert {"norm2.out", "residual1"} <= kept(self.MODEL, "mlp")
         assert "norm2.out" not in kept(self.MODEL, "norm+mlp")  # it is made again from the residual stream
 
-    # Queries are rotated after their norm in Qwen3, at once in Llama: of either, what the product made is kept.
+    # Queries are rotated after their norm in Qwen3, at once in Llama: what the product made is kept.
     @pytest.mark.parametrize("model", ["qwen3-0.6b", "llama3-8b"])
     def test_rotated_queries_are_made_again_from_what_the_product_made(self, model: str) -> None:
         assert {"attention.q", "attention.k", "attention.v"} <= kept(model, "selective")
@@ -95,6 +95,14 @@ class TestDense:
 
     def test_all_of_a_module_runs_again(self) -> None:
         assert recomputed(layer(self.MODEL), "mlp").ops == {"ffn.up", "ffn.activation", "ffn.down"}
+
+    def test_dots_keep_every_second_matmul_and_what_attention_makes(self) -> None:
+        # q, k, v, output, gate, up, down are counted one by one: k, output and up are made again.
+        names = {"stream", "attention.q", "attention.v", "attention.core.out", "attention.core.statistics"}
+        assert kept(self.MODEL, "dots") == names | {"ffn.gate.out"}
+        again = recomputed(layer(self.MODEL), "dots")
+        assert again.results["ffn.up"] == {"ffn.up.out"}
+        assert again.results["attention.qkv"] == {"attention.k"}
 
     def test_without_the_output_projection_the_stream_behind_attention_is_made_again(self) -> None:
         # MaxText's save_qkv_proj: of a layer q, k, v and its input are kept.

@@ -12,7 +12,16 @@ from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
 from trainwright.export.reading.megatron_model import read_model
 from trainwright.export.reading.megatron_scope import check_program, check_scope
 from trainwright.export.reading.vocabulary import read_vocabulary
+from trainwright.model.architecture import Architecture
 from trainwright.plan.mapping import ORDERS
+from trainwright.plan.recompute_modules import canonical_recompute
+from trainwright.plan.recompute_policies import (
+    MEGATRON_DEFAULT,
+    MEGATRON_LABELS,
+    MEGATRON_NORM,
+    MEGATRON_OTHERS,
+    megatron_norm,
+)
 from trainwright.plan.strategy import Strategy
 
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
@@ -42,6 +51,7 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
         vocab, vocabulary = read_vocabulary(flags, tp, stated.vocab)
         arch = read_model(flags, vocab)
     vpp = _chunks(flags, pp, arch.layers if arch else None)
+    recompute, freed_nothing = _recompute(flags, arch)
     strategy = canonical(
         Strategy(
             dp=dp, tp=tp, cp=cp, pp=pp, vpp=vpp, sp=flags.has("sequence-parallel"),
@@ -49,7 +59,7 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
             etp=flags.whole("expert-tensor-parallel-size", tp if flags.has("num-experts") else 1),
             micro_batch=stated.micro_batch or _micro_batch(flags),
             schedule="interleaved" if vpp > 1 else "1f1b", zero=_zero(flags), shard=_shard(flags, dp * cp),
-            recompute=_recompute(flags), recompute_layers=_layers(flags) * vpp,
+            recompute=recompute, recompute_layers=_layers(flags) * vpp,
             offload="optimizer" if flags.has("optimizer-cpu-offload") else "none",
             precision=stated.precision or _precision(flags), overlap=_overlaps(flags),
             order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
@@ -58,7 +68,7 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
     unit = strategy.dp * strategy.micro_batch
     notes = (
         *not_considered(known, flags.values, "--"), *_values_that_matter(flags, strategy), *vocabulary,
-        *_other_world(flags, stated.devices), *flags.notes,
+        *freed_nothing, *_other_world(flags, stated.devices), *flags.notes,
     )  # fmt: skip
     return Configured(
         strategy=strategy, global_batch=flags.whole("global-batch-size", unit),
@@ -148,7 +158,7 @@ def _shard(flags: Flags, ranks: int) -> int:
     return ranks // instances if instances > 1 else 0
 
 
-def _recompute(flags: Flags) -> str:
+def _granularity(flags: Flags) -> str:
     if flags.has("recompute-activations"):
         return "selective"
     if any(flags.has(name) for name in ("checkpoint-activations", "activations-checkpoint-method")):
@@ -159,10 +169,34 @@ def _recompute(flags: Flags) -> str:
     return name
 
 
+def _recompute(flags: Flags, arch: Architecture | None) -> tuple[str, tuple[str, ...]]:
+    """The modules that are recomputed, and what to say of labels that free nothing."""
+    granularity = _granularity(flags)
+    if granularity != "selective":
+        return granularity, ()
+    labels = [each.shown for each in flags.values.get("recompute-modules", ())] or [MEGATRON_DEFAULT]
+    known = (*MEGATRON_LABELS, MEGATRON_NORM, *MEGATRON_OTHERS)
+    for label in labels:
+        if label not in known:
+            raise UnknownName(f"{flags.source}: --recompute-modules", label, known)
+    modules = [MEGATRON_LABELS[label] for label in labels if label in MEGATRON_LABELS]
+    notes = [
+        f"Not considered, and it matters: --recompute-modules {label}."
+        for label in labels
+        if label in MEGATRON_OTHERS
+    ]
+    if MEGATRON_NORM in labels:
+        norm = megatron_norm(latent=bool(arch.kv_lora_rank), experts=bool(arch.experts)) if arch else "norm"
+        modules += [norm] if norm else []
+        if not norm:
+            notes.append("--recompute-modules layernorm frees nothing: norms of dense layers are fused.")
+    return canonical_recompute("+".join(modules) or "none"), tuple(notes)
+
+
 def _layers(flags: Flags) -> int:
     """Layers of a chunk that are recomputed; 0 for all."""
     older = flags.word("activations-checkpoint-method", "uniform")
-    block = flags.word("recompute-method", older) == "block" and _recompute(flags) == "full"
+    block = flags.word("recompute-method", older) == "block" and _granularity(flags) == "full"
     name = (
         "recompute-num-layers" if flags.has("recompute-num-layers") else "activations-checkpoint-num-layers"
     )
@@ -187,7 +221,6 @@ _USUAL_VALUES = {
     "attention-backend": ("flash", "fused", "auto"),
     "optimizer-offload-fraction": ("1.0", "1"),
 }
-_CHEAP_MODULES = {"core_attn", "layernorm", "moe_act", "mla_up_proj"}
 
 
 def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
@@ -200,8 +233,5 @@ def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
     ]
     if strategy.ep > 1 and flags.has("num-experts") and not flags.has("moe-token-dispatcher-type"):
         odd.append("the default --moe-token-dispatcher-type allgather")
-    modules = [each.shown for each in flags.values.get("recompute-modules", ())]
-    if not {*modules} <= _CHEAP_MODULES:
-        odd.append(f"--recompute-modules {' '.join(modules)}")
     if odd:
         yield f"Not considered, and it matters: {', '.join(odd)}."

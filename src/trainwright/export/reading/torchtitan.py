@@ -13,6 +13,7 @@ from trainwright.export.torchtitan_toml import MODELS as TOML_MODELS
 from trainwright.export.torchtitan_toml import ROTATE
 from trainwright.model.config_fields import Config
 from trainwright.model.load import load_entry
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 from trainwright.plan.strategy import Strategy
 
 _OLDER_SCHEDULES = {"interleaved_1f1b": "interleaved", "flexible_interleaved_1f1b": "interleaved"}
@@ -130,7 +131,7 @@ def _recompute(settings: TitanSettings, layers: int, pp: int) -> tuple[str, int]
         )
     option = str(section.get("selective_ac_option", "2" if settings.form == "toml" else "op"))
     if mode != "selective" or option == "op":
-        return mode, 0
+        return SELECTIVE_AC if mode == "selective" else mode, 0
     thing = f"{settings.source}: activation_checkpoint.selective_ac_option"
     if not option.isdigit() or len(option) > 6:
         raise BadInput(thing, option, "must be op or a whole number", "correct it")
