@@ -276,13 +276,12 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
 
 
 def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
-    """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline.
+    """(zero, shard): stages 0 to 3, the third also within smaller groups.
 
     Groups that are stated leave the third stage alone.
     """
     ranks = dp * cp
-    zeros = [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
-    zeros = _allowed(space, "zero", zeros)
+    zeros = _allowed(space, "zero", [0, 1, 2, 3])
     if ranks == 1:
         zeros = zeros[:1]  # nothing to share with: all stages are alike
     groups = [0, *(g for g in _divisors(ranks) if 1 < g < ranks)]
