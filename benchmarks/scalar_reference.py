@@ -11,6 +11,7 @@ from trainwright.cost.collective import Link
 from trainwright.cost.gemm import TILES
 from trainwright.estimate.network import links as network_links
 from trainwright.estimate.types import Job
+from trainwright.plan.recompute_modules import SELECTIVE
 from trainwright.plan.strategy import Strategy
 
 
@@ -32,6 +33,7 @@ class Block:
     again_s: float  # what selective recomputation repeats: norms and activation functions, and their gathers
     kept: float
     kept_selective: float
+    remade: float  # the most that selective recomputation makes again at a time
     parameters: float
 
 
@@ -237,6 +239,7 @@ class Reference:
     ) -> Block:  # fmt: skip
         stack = self.stack
         whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
+        state = whole / (s.tp if s.sp else 1)
         matmul = [sum(each) for each in zip(*(self.matmul_s(*shape) for shape in products), strict=True)] or [
             0.0
         ] * 3
@@ -264,7 +267,8 @@ class Reference:
             backward_s=behind,
             without_weight_s=min(soft_max(backward - matmul[2] + tp + cp_alone, host), behind),
             again_s=sum(stream_times[index][0] for index in repeated) + regather, kept=kept,
-            kept_selective=kept - remade, parameters=parameters,
+            kept_selective=kept - remade, remade=max(remade - 2 * state, state),
+            parameters=parameters,
         )  # fmt: skip
 
     def __call__(self, s: Strategy) -> Answer:
@@ -298,7 +302,7 @@ class Reference:
 
     def passes(self, s: Strategy, layer: Block) -> Passes:
         """A layer's forward and backward, without its ZeRO gathers, and those."""
-        again = {"none": 0.0, "selective": layer.again_s, "full": layer.forward_s}[s.recompute]
+        again = {"none": 0.0, SELECTIVE: layer.again_s, "full": layer.forward_s}[s.recompute]
         if s.recompute == "full" and s.recompute_layers:
             again *= min(s.recompute_layers * s.pp / self.layers, 1.0)
         gather, scatter = self.zero3_s(s, layer.parameters)
@@ -460,7 +464,7 @@ class Reference:
         whole = 2.0 * s.micro_batch * self.job.seq / s.cp * self.hidden
         return {
             "none": self.stack.activations * layer.kept,
-            "selective": self.stack.activations * layer.kept_selective,
+            SELECTIVE: self.stack.activations * layer.kept_selective,
             "full": whole / (s.tp if s.sp else 1),
         }
 
@@ -595,6 +599,7 @@ class Reference:
         body = 2 * kept / max(layers, 1) if s.offload in ("activations", "both") else held * kept
         activations = body + held * end_kept + logits
         again = self.kept_bytes(s, layer)["none"] + extra if s.recompute == "full" else 0.0
+        again += stack.activations * layer.remade if s.recompute == SELECTIVE else 0.0
         activations += stack.workspace * (again + 2 * whole)
         used = weights + gradients + optimizer + activations
         return used * (1 + stack.fragmentation) + stack.context_bytes
