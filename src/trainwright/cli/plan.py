@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--objective", default="time", metavar="NAME", help="time, cost, energy or memory")
     parser.add_argument(
-        "--fix", action="append", default=[], metavar="KNOB=VALUE", help="like pp=4 or recompute=full"
+        "--fix",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="like pp=4, recompute=full or recompute=norm+mlp",
     )
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")

@@ -1,5 +1,7 @@
 """What each module of recomputation runs again, and what a block then keeps."""
 
+from pathlib import Path
+
 import pytest
 
 from trainwright.errors import UnknownName
@@ -8,6 +10,7 @@ from trainwright.model.graph import Block, dim_sizes, elements, is_layer
 from trainwright.model.load import load_model
 from trainwright.model.totals import saved_tensors
 from trainwright.plan.recompute_modules import (
+    MODULES,
     NAMES,
     RECOMPUTES,
     SELECTIVE,
@@ -159,3 +162,9 @@ def test_more_modules_run_no_fewer_operators_again(model: str) -> None:
         for more in sets:
             if is_subset(RECOMPUTES.index(less), RECOMPUTES.index(more)):
                 assert recomputed(block, less).ops <= recomputed(block, more).ops
+
+
+def test_every_module_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "recompute.md").read_text(encoding="utf-8")
+    for module in MODULES:
+        assert f"| `{module.name}` | {module.frees} | {module.costs} |" in text
