@@ -27,7 +27,16 @@ DEVICE_KEYS = (
     "price_per_hour", "network", "source", "peak", "memory", "sources",
 )  # fmt: skip
 NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "level")
-TIER_KEYS = ("name", "capacity", "usable_memory", "bandwidth", "latency", "access", "shared")
+TIER_KEYS = (
+    "name",
+    "capacity",
+    "usable_memory",
+    "bandwidth",
+    "latency",
+    "access",
+    "shared",
+    "update_bandwidth",
+)
 _MOST_USABLE = 1.02  # of the nominal size: Google rounds 95.74 GiB of a TPU v5p to 95
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
@@ -133,6 +142,9 @@ def _build_tier(table: Table, thing: str) -> MemoryTier:
         capacity_bytes=_positive(table, "capacity", "bytes", thing),
         bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
         latency_s=_quantity(table, "latency", "s", thing) if "latency" in table else 0.0,
+        update_bytes_per_s=_positive(table, "update_bandwidth", "bytes/s", thing)
+        if "update_bandwidth" in table
+        else 0.0,
         access=access,
         shared=_text(table.get("shared", "device"), f"{thing} shared"),
         usable_fraction=_usable_fraction(table, thing) if "usable_memory" in table else None,

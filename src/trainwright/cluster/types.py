@@ -53,6 +53,7 @@ class MemoryTier:
     latency_s: float = 0.0
     access: Access = "copy"
     shared: str = "device"
+    update_bytes_per_s: float = 0.0  # of a host's own memory while its CPU updates weights; 0: not stated
     usable_fraction: float | None = None  # of the capacity; None: not stated, so all of it
 
     @property
@@ -213,8 +214,9 @@ class Cluster:
             return tier
         sharers = self._inside(tier)
         return replace(
-            tier, capacity_bytes=tier.capacity_bytes / sharers, bytes_per_s=tier.bytes_per_s / sharers
-        )
+            tier, capacity_bytes=tier.capacity_bytes / sharers, bytes_per_s=tier.bytes_per_s / sharers,
+            update_bytes_per_s=tier.update_bytes_per_s / sharers,
+        )  # fmt: skip
 
     def _inside(self, tier: MemoryTier) -> int:
         """Devices that share a tier: those of the level that it names."""

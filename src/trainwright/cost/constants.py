@@ -8,6 +8,7 @@ from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.cost.kernels import Kernels
 from trainwright.cost.table import CollectiveTable
 from trainwright.stack.capability import ANY, Capability
+from trainwright.stack.optimizer import OptimizerChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,8 @@ class Stack:
     optimizer_bytes: float = 12.0  # per parameter: main weights and two moments
     fp16_gradient_bytes: float = 2.0  # both, in fp16 runs
     reduce_bytes: float = 4.0  # per parameter on the wire of a gradient reduction
+    optimizer: OptimizerChoice | None = None  # what a user states instead of the stack's own AdamW
+    grad_dtype: str = ""  # as stated, of gradient_bytes and reduce_bytes; "": the stack's own
     logits_bytes: float = 10.0  # per logit alive at the peak: 16-bit, fp32 copy, softmax or gradient
     splits_logits: bool = True  # logits stay split over tensor-parallel ranks until the loss
     context_bytes: float = 2.5e9  # driver, libraries, communication buffers

@@ -160,6 +160,8 @@ def _fields(value: Efficiency | Stack | Fabric | Interval | MemorySpread) -> dic
         "name",
         "basis",
         "capability",
+        "optimizer",
+        "grad_dtype",
         "kernels",
         "table",
         "buffered",

@@ -149,7 +149,7 @@ def _of_count(question: Question, algorithms: list[Algorithm], islands: int, run
         graph=whole.graph, cluster=whole.cluster, stack=whole.stack, efficiency=whole.efficiency,
         seq=whole.seq, precision=strategy.precision,
     )  # fmt: skip
-    held = held_share(whole.stack, strategy.precision, weights_bytes, graph)
+    held = held_share(whole.stack, strategy.precision, weights_bytes, graph, whole.cluster.device.family)
     options = []
     for algorithm in algorithms:
         each = replace(apart, algorithm=algorithm)

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
 
 AXES = ("tp", "cp", "pp", "vpp", "ep", "etp")  # parallel axes besides dp
 _NONE: Mapping[str, str] = MappingProxyType({})
+_NO_BYTES: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 # The conditions on the number of microbatches M that a schedule may have, for p stages and v chunks a stage.
 MICROBATCH_RULES = MappingProxyType(
@@ -34,7 +36,8 @@ class Capability:
     """The values of each knob that a release has settings for, and which of them go together.
 
     The defaults describe software without limits. `stack@release` names an entry; `target` is the format
-    that `trainwright export` writes for it.
+    that `trainwright export` writes for it. `weight_bytes` has, by precision and device family, the bytes of
+    a weight of a layer's linear operators where they are not 16 bits.
     """
 
     stack: str = "generic"
@@ -78,6 +81,12 @@ class Capability:
     activation_offload_recompute: bool = True  # together with recomputation
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16", "fp8", "fp4")
     unaccumulated_precisions: tuple[str, ...] = ()  # that exclude gradient accumulation
+    optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # the first is what it runs unless stated
+    sharded_optimizers: tuple[str, ...] = ()  # of these, that need ZeRO-1 or above
+    fsdp_optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # that go with ZeRO-2 and 3
+    offload_optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # that update on the host
+    grad_dtypes: tuple[str, ...] = tuple(GRADIENT_BYTES)  # of 16-bit training, accumulated and reduced
+    weight_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: _NO_BYTES)
     overlaps: tuple[bool, ...] = (True, False)
     tied_pipeline: bool = True  # tied embeddings with pp > 1
     models: tuple[str, ...] = ()  # the catalog models that it ships; none stated: by features

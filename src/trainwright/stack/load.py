@@ -10,11 +10,16 @@ from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.stack.capability import CHOICES, MICROBATCH_RULES, Capability
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
 
 _STACKS = Path(__file__).parents[1] / "catalog" / "stacks"
 _ENTRY_KEYS = ("name", "aliases", "description", "source", "constants", "capability")
 _OWN = ("stack",)  # of Capability, set from the entry's name
+_NAMED = {
+    "optimizers": OPTIMIZERS, "sharded_optimizers": OPTIMIZERS, "fsdp_optimizers": OPTIMIZERS,
+    "offload_optimizers": OPTIMIZERS, "grad_dtypes": GRADIENT_BYTES,
+}  # fmt: skip
 _WRITTEN = {each.name: each for each in fields(Capability) if each.name not in _OWN}
 
 
@@ -110,12 +115,18 @@ def _capability(stack: str, table: Mapping[str, Any], file: str) -> Capability:
             raise UnknownName(f"{file}: key", key, _WRITTEN)
         if key in CHOICES and value not in CHOICES[key]:
             raise UnknownName(f"{file}: {key}", str(value), CHOICES[key])
+        for name in value if key in _NAMED else ():
+            if name not in _NAMED[key]:
+                raise UnknownName(f"{file}: {key}", str(name), _NAMED[key])
         values[key] = tuple(value) if isinstance(value, list) else value
     for rule in values.get("microbatches", {}).values():
         if rule not in MICROBATCH_RULES:
             raise UnknownName(f"{file}: microbatches", rule, MICROBATCH_RULES)
     if "microbatches" in values:
         values["microbatches"] = MappingProxyType(dict(values["microbatches"]))
+    if "weight_bytes" in values:
+        tables = {name: MappingProxyType(dict(each)) for name, each in values["weight_bytes"].items()}
+        values["weight_bytes"] = MappingProxyType(tables)
     if "state" in values:
         values["state"] = _state(values["state"], file)
     return Capability(stack=stack, **values)
