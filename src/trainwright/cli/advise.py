@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainwright.cli import optimizer
+
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
     from trainwright.export.reading.configured import Configured
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )

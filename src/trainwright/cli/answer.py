@@ -126,6 +126,8 @@ def json_of(answer: Answer) -> Mapping[str, object]:
             "network": job.cluster.network.name,
         },
         "stack": job.stack.name,
+        "optimizer": job.stack.optimizer.name if job.stack.optimizer else None,
+        "grad_dtype": job.stack.grad_dtype or None,
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
         "objective": answer.request.question.objective,
         "notes": answer.notes,

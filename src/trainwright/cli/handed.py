@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
 from trainwright.cluster.load import load_cluster
@@ -65,10 +65,10 @@ def parse_handed(options: argparse.Namespace) -> Handed:
         return _of_strategy(options, parse_strategy(found["strategy"]["text"]), place_of(options))
     place = place_of(options)
     if is_file(text):
-        return _of_plan(_with_batch(options, load_plan(Path(text))), place)
+        return _of_plan(options, _with_batch(options, load_plan(Path(text))), place)
     words = text.split()
     if words and is_zoo(words):
-        return _of_plan(_zoo(text, options, place), place)
+        return _of_plan(options, _zoo(text, options, place), place)
     strategy = parse_strategy(text)
     if place.cluster and not set(PRECISIONS) & set(words):
         strategy = replace(strategy, precision=place.cluster.device.usual_precision)
@@ -98,6 +98,7 @@ def _load_answer(text: str) -> Mapping[str, Any]:
         cluster = f"{where['device']}:{where['count']}@{where['network']}"
         known: dict[str, Any] = {"model": str(tree["model"]), "cluster": cluster}
         known |= {"global_batch": int(best["global_batch"]), "seq": int(best["seq"])}
+        known |= {name: str(tree.get(name) or "") for name in ("stack", "optimizer", "grad_dtype")}
         return known | {"strategy": {"text": str(best["strategy"]["text"])}}
     except OSError as error:
         raise BadInput("plan", text, f"cannot be read ({error.strerror})", remedy) from None
@@ -109,6 +110,8 @@ def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Fill in what the answer says and the user does not."""
     options.seq = options.seq or str(found["seq"])
     options.batch = options.batch or str(found["global_batch"])
+    for name in ("optimizer", "grad_dtype"):
+        setattr(options, name, getattr(options, name) or found[name] or None)
     for name in ("model", "cluster"):
         if getattr(options, name):
             continue
@@ -130,7 +133,7 @@ def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) 
     batch, how = _batch(options, strategy, place)
     handover = Handover(
         strategy=strategy, global_batch=batch, seq=place.seq, model=place.model,
-        architecture=place.architecture, per_node=place.per_node,
+        architecture=place.architecture, per_node=place.per_node, **_stated(options, place),
     )  # fmt: skip
     if place.architecture:  # these tell what the model does not allow
         check_divides(strategy, place.architecture, place.seq)
@@ -173,7 +176,21 @@ def _with_batch(options: argparse.Namespace, plan: Plan) -> Plan:
     return plan
 
 
-def _of_plan(plan: Plan, place: Place) -> Handed:
+class _StatedState(TypedDict):
+    optimizer: str
+    grad_dtype: str
+    device_family: str
+
+
+def _stated(options: argparse.Namespace, place: Place) -> _StatedState:
+    """What is known of the state that is kept: its optimizer, its gradients, and the devices that keep it."""
+    return _StatedState(
+        optimizer=options.optimizer or "", grad_dtype=options.grad_dtype or "",
+        device_family=place.cluster.device.family if place.cluster else "",
+    )  # fmt: skip
+
+
+def _of_plan(options: argparse.Namespace, plan: Plan, place: Place) -> Handed:
     """A plan that was written down: as its strategy if it is the plan of one, else as it is."""
     if place.cluster and plan.devices > place.cluster.count:
         rule = f"has {place.cluster.count} devices, and the plan is for {plan.devices}"
@@ -183,7 +200,7 @@ def _of_plan(plan: Plan, place: Place) -> Handed:
         return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node, seq=place.seq)
     handover = Handover(
         strategy=strategy, global_batch=plan.batch * plan.microbatches, seq=place.seq, model=place.model,
-        architecture=place.architecture, per_node=place.per_node,
+        architecture=place.architecture, per_node=place.per_node, **_stated(options, place),
     )  # fmt: skip
     return Handed(title=plan.name, notes=(), handover=handover, plan=plan, per_node=place.per_node)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from trainwright.cli import cost, interruptions, limits, memory_limit, money, pages, target
+from trainwright.cli import cost, interruptions, limits, memory_limit, money, optimizer, pages, target
 from trainwright.cli.knobs import LIMITED
 
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--precision",
         metavar="NAME",

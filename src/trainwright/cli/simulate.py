@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost, interruptions, money, pages, target
+from trainwright.cli import cost, interruptions, money, optimizer, pages, target
 from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--algorithm",
         metavar="TEXT",
@@ -186,13 +187,15 @@ def json_of(outcome: "Outcome") -> Mapping[str, object]:
     """The answer as one tree of plain values."""
     from trainwright.report.island_account import round_account_of
 
-    cluster, account = outcome.subject.cluster, outcome.account
+    cluster, account, stack = outcome.subject.cluster, outcome.account, outcome.subject.stack
     return {
         "model": outcome.subject.graph.name,
         "cluster": {
             "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
         },
-        "stack": outcome.subject.stack.name,
+        "stack": stack.name,
+        "optimizer": stack.optimizer.name if stack.optimizer else None,
+        "grad_dtype": stack.grad_dtype or None,
         "notes": outcome.notes,
         **({"apart": round_account_of(outcome.apart)} if outcome.apart else {}),
         **{name: getattr(account, name) for name in account.__dataclass_fields__},

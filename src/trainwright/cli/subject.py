@@ -4,9 +4,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trainwright.cli.optimizer import stated_stack
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.change import RESOURCES, Place, parse_change
+from trainwright.cost.chosen_optimizer import render_optimizer
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
 from trainwright.cost.load import Constants, Interval, load_constants
 from trainwright.cost.memory_risk import MemorySpread
@@ -60,7 +62,8 @@ def parse_subject(
     changes = [parse_change(text) for text in getattr(options, "change", ())]
     for name, factor in changes:
         place = RESOURCES[name](place, factor)
-    stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
+    stack = stated_stack(options, source.stack)
+    default = "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
         cluster=place.cluster,
@@ -74,6 +77,7 @@ def parse_subject(
             *filter(None, [architecture.left_out]),
             *source.notes,
             *_unstated(cluster),
+            *filter(None, [render_optimizer(stack)]),
             *_changed(changes),
         ),
     )

@@ -9,7 +9,7 @@ from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 
 
 def check_optimizer(
-    capability: Capability, optimizer: str, grad_dtype: str, options: tuple[str, str]
+    capability: Capability, optimizer: str, grad_dtype: str, options: tuple[str, str], other: str = "--stack"
 ) -> None:
     """Raise for what a stack does not have, with a list of what it has; `options` are the names to say."""
     for option, value, known in (
@@ -19,7 +19,7 @@ def check_optimizer(
         if value and value not in known:
             rule = f"{capability.title} has {', '.join(known)}"
             remedy = "use it" if len(known) == 1 else "use one of these"
-            raise BadInput(option, value, rule, f"{remedy}, or another --stack")
+            raise BadInput(option, value, rule, f"{remedy}, or another {other}")
 
 
 def with_optimizer(stack: Stack, optimizer: str, grad_dtype: str) -> Stack:

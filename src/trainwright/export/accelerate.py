@@ -10,6 +10,10 @@ from trainwright.plan.strategy import Strategy
 
 NAME = "accelerate"
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
+_OPTIMIZERS = {  # transformers' names
+    "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor",
+    "lion": "lion_32bit", "sgd": "sgd",
+}  # fmt: skip
 MIXED = {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
@@ -18,7 +22,10 @@ def remarks(handover: Handover) -> Iterator[str]:
     strategy, words = canonical(handover.strategy), ["accelerate launch --config_file THIS train.py"]
     words.append(f"--per_device_train_batch_size {strategy.micro_batch}")
     words.append(f"--gradient_accumulation_steps {handover.microbatches}")
-    yield f"Batches are the training script's; with transformers' Trainer: {' '.join(words)}"
+    if handover.optimizer:
+        words.append(f"--optim {_OPTIMIZERS[handover.optimizer]}")
+    whose = "Batches and optimizer" if handover.optimizer else "Batches"
+    yield f"{whose} are the training script's; with transformers' Trainer: {' '.join(words)}"
     if handover.nodes > 1:
         yield "On each node, add --machine_rank, --main_process_ip and --main_process_port."
     if strategy.zero == 2:

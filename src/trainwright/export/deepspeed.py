@@ -8,6 +8,12 @@ from trainwright.export.handover import Handover
 from trainwright.export.megatron import replicas
 
 NAME = "DeepSpeed's JSON"
+# With learning rates of examples, yours to change.
+_OPTIMIZERS: dict[str, object] = {
+    "adamw": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+    "sgd": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}},
+    "lion": {"type": "Lion", "params": {"lr": 1e-4, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+}
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -33,6 +39,11 @@ def render(handover: Handover, notes: list[str]) -> str:
         "fp16": {"enabled": strategy.precision == "fp16"},
         "zero_optimization": _zero(handover),
     }
+    if handover.optimizer:
+        tree["optimizer"] = _OPTIMIZERS[handover.optimizer]
+    if handover.grad_dtype:
+        tree["data_types"] = {"grad_accum_dtype": handover.grad_dtype}
+        tree["communication_data_type"] = handover.grad_dtype
     if strategy.tp > 1:
         tree["tensor_parallel"] = {"autotp_size": strategy.tp, "tp_overlap_comm": strategy.overlap}
     if strategy.recompute == "full":

@@ -15,6 +15,7 @@ from trainwright.stack.load import stack_entries
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
 # Knobs that have no meaning without another one.
 _FOLLOW = {"pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",)}
+_STATED = ("optimizer", "grad_dtype")  # of a handover, besides its strategy
 _SAID = {"micro_batch": "mb", "shard": "hsdp"}
 
 
@@ -34,7 +35,7 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
     """The knobs of a plan that a stack cannot run, and what of its model it has no setting for."""
     plain, arch = canonical(handover.strategy), handover.architecture
     for each in violations(capability, stack_strategies([plain]), _facts(handover)):
-        value = getattr(plain, each.knob)
+        value = getattr(handover if each.knob in _STATED else plain, each.knob)
         yield Gap(knob=each.knob, value=_written(value), reason=each.reason(plain))
     if arch is None:
         return
@@ -54,11 +55,15 @@ def target_capability(target: str) -> Capability:
 def _facts(handover: Handover) -> PlanFacts:
     arch = handover.architecture
     if arch is None:
-        return PlanFacts(seq=handover.seq or 0, global_batch=handover.global_batch)
+        return PlanFacts(
+            seq=handover.seq or 0, global_batch=handover.global_batch, optimizer=handover.optimizer,
+            grad_dtype=handover.grad_dtype,
+        )  # fmt: skip
     return PlanFacts(
         layers=arch.layers, heads=arch.heads, kv_heads=arch.kv_heads, experts=arch.experts,
         seq=handover.seq or arch.max_seq, global_batch=handover.global_batch, tied=arch.tied,
         windowed=bool(arch.window), sinks=arch.sinks, latent=bool(arch.kv_lora_rank),
+        optimizer=handover.optimizer, grad_dtype=handover.grad_dtype,
     )  # fmt: skip
 
 

@@ -37,6 +37,10 @@ def render(handover: Handover, notes: list[str]) -> str:
         "optimizer_memory_host_offload": strategy.offload == "optimizer",
         "dtype": DTYPES[strategy.precision], "quantization": "fp8" if strategy.precision == "fp8" else "",
     }  # fmt: skip
+    if handover.optimizer:
+        tree["opt_type"] = handover.optimizer
+    if handover.grad_dtype:
+        tree["grad_dtype"] = {"fp32": "float32", "bf16": "bfloat16"}[handover.grad_dtype]
     if handover.seq:
         tree["max_target_length"] = handover.seq
     return comment(notes) + render_yaml(

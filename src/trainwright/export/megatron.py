@@ -37,8 +37,23 @@ def remarks(handover: Handover) -> Iterator[str]:
     """Where the flags mean something a little different."""
     if canonical(handover.strategy).zero in SHARDED and handover.strategy.pp > 1:
         yield "Megatron-FSDP under pipeline stages is young: check that your release has it."
+    yield from _low_weights(handover)
     if handover.architecture is None:
         yield "No model was stated: add its flags (see --model)."
+
+
+def _low_weights(handover: Handover) -> Iterator[str]:
+    """What fp8 and fp4 weights depend on."""
+    strategy = handover.strategy
+    if strategy.precision not in ("fp8", "fp4"):
+        return
+    if strategy.precision == "fp8" and not handover.device_family:
+        yield "fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices."
+    if not keeps_low_weights(strategy):
+        yield (
+            f"{strategy.precision}: without the distributed optimizer (zero1) 16-bit weights are kept beside "
+            "their quantized copies: expect about 2 bytes per parameter more than predicted."
+        )
 
 
 def render(handover: Handover, notes: list[str]) -> str:
@@ -88,7 +103,8 @@ def plan_flags(handover: Handover) -> tuple[Flag, ...]:
         *_degrees(strategy, handover.architecture), *_stages(handover),
         flag("--micro-batch-size", strategy.micro_batch),
         flag("--global-batch-size", handover.global_batch),
-        *_sharding(handover), *_recompute(handover), *_precision(strategy), *_overlap(strategy),
+        *_sharding(handover), *_optimizer(handover), *_recompute(handover), *_precision(handover),
+        *_overlap(strategy),
         flag("--use-mcore-models"), flag("--transformer-impl", "transformer_engine"),
     )  # fmt: skip
 
@@ -138,6 +154,7 @@ def _sharding(handover: Handover) -> Iterator[Flag]:
         yield flag("--no-gradient-accumulation-fusion")
         yield flag("--fsdp-double-buffer")  # two buffers of weights and two of gradients, as predicted
         yield flag("--init-model-with-meta-device")  # or the whole model is built on each device first
+        yield flag("--megatron-fsdp-main-grads-dtype", handover.grad_dtype or "fp32")  # as predicted
     if strategy.shard:
         yield flag("--num-distributed-optimizer-instances", replicas(strategy))
     if strategy.offload == "activations":
@@ -145,7 +162,39 @@ def _sharding(handover: Handover) -> Iterator[Flag]:
     if strategy.offload == "optimizer":
         yield flag("--optimizer-cpu-offload")
         yield flag("--optimizer-offload-fraction", 1.0)
+
+
+def optimizer_name(optimizer: str) -> str:
+    """Megatron's name for an optimizer."""
+    return optimizer if optimizer in ("sgd", "muon", "lion") else "adam"
+
+
+def is_precision_aware(handover: Handover) -> bool:
+    """Whether the optimizer keeps state in narrower dtypes; one on the host always does."""
+    return handover.optimizer.startswith("precision-aware") or handover.strategy.offload == "optimizer"
+
+
+def moment_dtype(optimizer: str) -> str:
+    """The dtype of both moments of the precision-aware optimizer."""
+    return {"precision-aware-bf16": "bf16", "precision-aware-fp8": "fp8"}.get(optimizer, "fp32")
+
+
+def _optimizer(handover: Handover) -> Iterator[Flag]:
+    """What is stated of the optimizer and its gradients; adam with fp32 gradients are the defaults."""
+    if handover.optimizer:
+        yield flag("--optimizer", optimizer_name(handover.optimizer))
+    if is_precision_aware(handover):
         yield flag("--use-precision-aware-optimizer")
+        if (dtype := moment_dtype(handover.optimizer)) != "fp32":
+            yield flag("--exp-avg-dtype", dtype)
+            yield flag("--exp-avg-sq-dtype", dtype)
+        if handover.grad_dtype == "bf16":
+            yield flag("--main-grads-dtype", "bf16")
+    if handover.grad_dtype:
+        is_narrow = handover.grad_dtype == "bf16"
+        yield flag("--grad-reduce-in-bf16" if is_narrow else "--accumulate-allreduce-grads-in-fp32")
+        if canonical(handover.strategy).zero in SHARDED:
+            yield flag("--megatron-fsdp-grad-comm-dtype", handover.grad_dtype)
 
 
 def replicas(strategy: Strategy) -> int:
@@ -172,13 +221,33 @@ def recompute_labels(strategy: Strategy) -> list[str]:
     return [*norm, *(label for label, module in MEGATRON_LABELS.items() if module in modules)]
 
 
-def _precision(strategy: Strategy) -> Iterator[Flag]:
+def fp8_recipe(handover: Handover) -> str:
+    """The scaling that a prediction assumes; delayed scaling refuses recomputed norms."""
+    return "mxfp8" if handover.device_family == "blackwell" else "tensorwise"
+
+
+def keeps_low_weights(strategy: Strategy) -> bool:
+    """Whether weights are kept in fp8 or fp4 alone, which the distributed optimizer gathers."""
+    return strategy.precision in ("fp8", "fp4") and is_distributed(canonical(strategy))
+
+
+def _precision(handover: Handover) -> Iterator[Flag]:
+    strategy = handover.strategy
     if strategy.precision != "fp32":
         yield flag("--fp16" if strategy.precision == "fp16" else "--bf16")
     if strategy.precision == "fp8":
-        yield flag("--fp8-format", "hybrid")
+        recipe = fp8_recipe(handover)
+        yield flag("--fp8-format", "e4m3" if recipe == "mxfp8" else "hybrid")
+        yield flag("--fp8-recipe", recipe)
+        if keeps_low_weights(strategy):
+            yield flag("--fp8-param-gather")
+            if recipe == "mxfp8":
+                yield flag("--reuse-grad-buf-for-mxfp8-param-ag")
     if strategy.precision == "fp4":
         yield flag("--fp4-format", "e2m1")
+        yield flag("--fp4-recipe", "nvfp4")
+        if keeps_low_weights(strategy):
+            yield flag("--fp4-param-gather")
 
 
 def _overlap(strategy: Strategy) -> Iterator[Flag]:

@@ -12,9 +12,10 @@ from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-Bridge"
 _PRECISIONS = {
-    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
-    "fp4": "bf16_with_nvfp4_mixed",
+    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "tensorwise": "bf16_with_fp8_current_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed", "fp4": "bf16_with_nvfp4_mixed",
 }  # fmt: skip
+_TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp8": "torch.uint8"}
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -117,18 +118,19 @@ def render(handover: Handover, notes: list[str]) -> str:
     strategy = canonical(handover.strategy)
     lines = [
         *_set("cfg.model", model_values(handover)), *_set("cfg.ddp", ddp_values(strategy)),
-        *_set("cfg.optimizer", optimizer_values(strategy)),
+        *_set("cfg.optimizer", optimizer_values(strategy)), *_optimizer(handover),
         f"cfg.dist.use_tp_pp_dp_mapping = {strategy.order != ORDERS[0]}",
         f"cfg.train.micro_batch_size = {strategy.micro_batch}",
         f"cfg.train.global_batch_size = {handover.global_batch}",
         *([f"cfg.dataset.seq_length = {handover.seq}"] if handover.seq else []),
         *(['cfg.checkpoint.ckpt_format = "fsdp_dtensor"'] if strategy.zero in megatron.SHARDED else []),
-        *_precision(strategy),
+        *_precision(handover),
         "if cfg.comm_overlap is not None:  # which has the last word on overlap",
         *(f"    {line}" for line in _set("cfg.comm_overlap", overlap_values(strategy))),
     ]  # fmt: skip
-    head = "import torch\n\n\n" if strategy.precision == "fp32" else "\n"
     body = "\n".join(f"    {line}" for line in lines)
+    imports = [line for name, line in _IMPORTS.items() if name in body]
+    head = "\n".join(imports) + "\n\n\n" if imports else "\n"
     return _MODULE.format(notes=comment(notes), head=head, body=body)
 
 
@@ -136,10 +138,38 @@ def _set(section: str, values: dict[str, object]) -> list[str]:
     return [f"{section}.{name} = {value!r}" for name, value in values.items()]
 
 
-def _precision(strategy: Strategy) -> list[str]:
-    """Mixed precision by the name of its recipe; there is none for single precision throughout."""
+def _optimizer(handover: Handover) -> list[str]:
+    """Fields of OptimizerConfig and of Megatron-FSDP for what is stated of the optimizer."""
+    lines, grads = [], _TORCH[handover.grad_dtype or "fp32"]
+    if handover.optimizer:
+        lines = [
+            f"cfg.optimizer.optimizer = {megatron.optimizer_name(handover.optimizer)!r}",
+            f"cfg.optimizer.use_precision_aware_optimizer = {megatron.is_precision_aware(handover)}",
+        ]
+    if megatron.is_precision_aware(handover):
+        dtype = _TORCH[megatron.moment_dtype(handover.optimizer)]
+        lines += [f"cfg.optimizer.exp_avg_dtype = cfg.optimizer.exp_avg_sq_dtype = {dtype}"]
+        lines += [f"cfg.optimizer.main_grads_dtype = {grads}"]
+    if canonical(handover.strategy).zero in megatron.SHARDED:
+        lines += [f"cfg.ddp.megatron_fsdp_main_grads_dtype = {grads}"]
+    return lines
+
+
+def _precision(handover: Handover) -> list[str]:
+    """Mixed precision by the name of its recipe; there is none for single precision throughout.
+
+    The recipe's values override those of the optimizer and of data parallelism.
+    """
+    strategy = handover.strategy
     if strategy.precision != "fp32":
-        return [f"cfg.mixed_precision = {_PRECISIONS[strategy.precision]!r}"]
+        recipe = megatron.fp8_recipe(handover) if strategy.precision == "fp8" else strategy.precision
+        changed = _recipe_changes(handover, recipe)
+        if not changed:
+            return [f"cfg.mixed_precision = {_PRECISIONS[recipe]!r}"]
+        return [
+            f"cfg.mixed_precision = get_mixed_precision_config({_PRECISIONS[recipe]!r})",
+            *_set("cfg.mixed_precision", changed),
+        ]
     return [
         "cfg.mixed_precision = None",
         "for part in (cfg.model, cfg.optimizer):",
@@ -148,6 +178,24 @@ def _precision(strategy: Strategy) -> list[str]:
     ]
 
 
+def _recipe_changes(handover: Handover, recipe: str) -> dict[str, object]:
+    """Fields of MixedPrecisionConfig that differ from the recipe, or that the plan depends on."""
+    changed: dict[str, object] = {}
+    precision = handover.strategy.precision
+    if handover.grad_dtype:
+        changed["grad_reduce_in_fp32"] = handover.grad_dtype == "fp32"
+    if precision in ("fp8", "fp4"):
+        changed[f"{precision}_param_gather"] = megatron.keeps_low_weights(handover.strategy)
+    if recipe == "mxfp8":
+        changed["reuse_grad_buf_for_mxfp8_param_ag"] = megatron.keeps_low_weights(handover.strategy)
+    return changed
+
+
+_IMPORTS = {
+    "torch.": "import torch",
+    "get_mixed_precision_config": "from megatron.bridge.training.mixed_precision import "
+    "get_mixed_precision_config",
+}
 _MODULE = '''{notes}{head}
 def apply_plan(cfg):
     """Set what the plan says on a recipe's ConfigContainer."""

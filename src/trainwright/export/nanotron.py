@@ -28,7 +28,8 @@ def render(handover: Handover, notes: list[str]) -> str:
     parallelism = shared_parallelism(strategy) | {"recompute_layer": strategy.recompute == "full"}
     if strategy.cp > 1:
         parallelism["context_parallel_size"] = strategy.cp
-    optimizer = shared_optimizer(strategy.zero) | {"optimizer_factory": {"name": "adamW"} | ADAM}
+    factory = {"name": "sgd"} if handover.optimizer == "sgd" else {"name": "adamW"} | ADAM
+    optimizer = shared_optimizer(handover) | {"optimizer_factory": factory}
     return comment(notes) + render_yaml(tree_of(handover, parallelism, optimizer))
 
 
@@ -77,10 +78,11 @@ ADAM: dict[str, object] = {
 }  # fmt: skip
 
 
-def shared_optimizer(zero: int) -> dict[str, object]:
+def shared_optimizer(handover: Handover) -> dict[str, object]:
     """The keys of `optimizer` that every release has."""
     return {
-        "zero_stage": zero, "weight_decay": 0.1, "clip_grad": 1.0, "accumulate_grad_in_fp32": True,
+        "zero_stage": canonical(handover.strategy).zero, "weight_decay": 0.1, "clip_grad": 1.0,
+        "accumulate_grad_in_fp32": handover.grad_dtype != "bf16",
         "learning_rate_scheduler": {
             "learning_rate": 0.0003, "lr_warmup_steps": 10, "lr_warmup_style": "linear",
             "lr_decay_style": "cosine", "min_decay_lr": 0.00003,

@@ -19,7 +19,7 @@ def remarks(handover: Handover) -> Iterator[str]:
 def render(handover: Handover, notes: list[str]) -> str:
     """The YAML; learning rates and data are nanotron's examples, yours to change."""
     strategy = canonical(handover.strategy)
-    optimizer = nanotron.shared_optimizer(strategy.zero) | nanotron.ADAM
+    optimizer = nanotron.shared_optimizer(handover) | nanotron.ADAM
     return comment(notes) + render_yaml(
         nanotron.tree_of(handover, nanotron.shared_parallelism(strategy), optimizer)
     )

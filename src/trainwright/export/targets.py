@@ -116,7 +116,12 @@ def export_text(handover: Handover, to: str, *, lenient: bool = False, notes: It
     if not lenient:
         refuse(handover.strategy, gaps, target.name)
     knobs = [gap for gap in gaps if hasattr(handover.strategy, gap.knob)]
-    told = replace(handover, strategy=without(handover.strategy, knobs))
+    left_out = {gap.knob for gap in gaps}
+    told = replace(
+        handover, strategy=without(handover.strategy, knobs),
+        optimizer="" if "optimizer" in left_out else handover.optimizer,
+        grad_dtype="" if "grad_dtype" in left_out else handover.grad_dtype,
+    )  # fmt: skip
     strategy = handover.strategy
     said = [
         f"{strategy}, a global batch of {handover.global_batch}, {strategy.devices} devices",

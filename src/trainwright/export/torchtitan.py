@@ -27,6 +27,8 @@ MODELS = {
     "gpt-oss-20b": ("gpt_oss", "gpt_oss_20b", "20b"),
     "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b", "120b"),
 }
+_RATE = {"lr": 3e-4}  # yours to change
+_MATRICES = r'r"layers\.\d+\.(?!.*norm).*weight"'
 _DEBUG = ("llama3", "llama3_debugmodel", "debugmodel")
 
 
@@ -35,6 +37,8 @@ def remarks(handover: Handover) -> Iterator[str]:
     strategy = canonical(handover.strategy)
     if strategy.zero == 2:
         yield "zero2: weights are sharded between steps, and whole from the forward to the backward."
+    if handover.optimizer == "muon":
+        yield "DistMuon: give it the arguments and optimizer_factory_kwargs_by_name that your release asks for."
     if handover.architecture is None:
         yield "No model was stated: put the function of yours in the place of llama3_debugmodel."
 
@@ -90,13 +94,14 @@ def render(handover: Handover, notes: list[str]) -> str:
     lines = [f"    config.parallelism.{name} = {value!r}" for name, value in parallelism(handover).items()]
     lines += [f"    config.training.{name} = {value!r}" for name, value in training(handover).items()]
     lines += [f"    config.activation_checkpoint = {_checkpoint(handover.strategy)}"]
+    lines += _optimizer(handover.optimizer)
     if handover.strategy.pp > 1 or handover.strategy.ep > 1:  # under which it refuses graphs of CUDA
         lines += ["    config.training.disable_cuda_graphs = True"]
     if handover.strategy.precision == "fp8":
         lines += [_FLOAT8.format(flavor=flavor)]
     return _MODULE.format(
         notes=comment(notes), launch=_launch(handover), module=module, function=function,
-        imports=_imports(handover.strategy, module), body="\n".join(lines),
+        imports=_imports(handover, module), body="\n".join(lines),
     )  # fmt: skip
 
 
@@ -106,8 +111,23 @@ def _checkpoint(strategy: Strategy) -> str:
     ]
 
 
-def _imports(strategy: Strategy, module: str) -> str:
-    lines = []
+def _optimizer(name: str) -> list[str]:
+    """The optimizer that is stated; Muon updates matrices of layers, AdamW the rest."""
+    if name != "muon":
+        implementation = {"adamw": "fused", "adamw-bf16": "fused_opt_states_bf16"}
+        return [f"    config.optimizer.implementation = {implementation[name]!r}"] if name else []
+    groups = ((_MATRICES, "DistMuon"), ('".*"', "AdamW"))
+    lines = [
+        f"        ParamGroupConfig(pattern={pattern}, optimizer_name={each!r}, optimizer_kwargs={_RATE}),"
+        for pattern, each in groups
+    ]
+    return ["    config.optimizer.param_groups = [", *lines, "    ]"]
+
+
+def _imports(handover: Handover, module: str) -> str:
+    strategy, lines = handover.strategy, []
+    if handover.optimizer == "muon":
+        lines.append("from torchtitan.components.optimizer.optimizer import ParamGroupConfig")
     if strategy.precision == "fp8":
         lines.append("from torchtitan.components.quantization import Float8LinearConverter")
     if strategy.recompute != "none":

@@ -30,6 +30,8 @@ def render(handover: Handover, notes: list[str]) -> str:
     recompute = handover.strategy.recompute
     by_op: dict[str, object] = {"mode": "selective", "selective_ac_option": "op"}
     tables |= {"activation_checkpoint": by_op if recompute == SELECTIVE_AC else {"mode": recompute}}
+    if handover.optimizer:  # AdamW is all that it has
+        tables["optimizer"] = {"name": "AdamW", "implementation": "fused"}
     body = "\n".join(_table(name, values) for name, values in tables.items() if values)
     return comment(notes) + "\n" + body
 

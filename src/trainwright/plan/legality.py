@@ -40,10 +40,15 @@ class PlanFacts:
     sinks: bool = False
     latent: bool = False
     device_family: str = ""
+    optimizer: str = ""  # as stated; "": the stack's own
+    grad_dtype: str = ""
 
 
-def plan_facts(graph: Graph, *, seq: int, global_batch: int, device_family: str = "") -> PlanFacts:
-    """The facts of a model at one sequence length and batch."""
+def plan_facts(
+    graph: Graph, *, seq: int, global_batch: int, device_family: str = "", optimizer: str = "",
+    grad_dtype: str = "",
+) -> PlanFacts:  # fmt: skip
+    """The facts of a model at one sequence length and batch, and of what was stated of its optimizer."""
     ops = [op for segment in graph.segments for op in segment.block.ops if op.kind == "attention"]
     return PlanFacts(
         layers=sum(each.count for each in graph.segments if is_layer(each.block)),
@@ -57,6 +62,8 @@ def plan_facts(graph: Graph, *, seq: int, global_batch: int, device_family: str 
         sinks=any(weight.name.endswith("sinks") for op in ops for weight in op.weights),
         latent="kv_rank" in graph.sizes,
         device_family=device_family,
+        optimizer=optimizer,
+        grad_dtype=grad_dtype,
     )
 
 
@@ -97,6 +104,7 @@ def violations(capability: Capability, strategies: Strategies, facts: PlanFacts)
     yield from rules.sharding()
     yield from rules.memory()
     yield from rules.precision()
+    yield from rules.optimizer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,3 +352,28 @@ class _Rules:
             named = np.array([name in able.unaccumulated_precisions for name in PRECISIONS])
             broken = named[s.precision] & (s.pp == 1) & (count > 1)
             yield from self._say("precision", broken, "has no gradient accumulation with it")
+
+    def optimizer(self) -> Iterator[Violation]:
+        """The optimizer that is stated, with ZeRO, offloading and precision; and the dtype of gradients."""
+        s, able, name = self.strategies, self.capability, self.facts.optimizer
+        every = np.ones(len(s), dtype=bool)
+        if name:
+            has = ", ".join(able.optimizers)
+            yield from self._say("optimizer", every & (name not in able.optimizers), f"has {has}")
+            stage = np.where(self._sharded, s.zero, 0)
+            if name in able.sharded_optimizers:
+                alone = (s.dp * s.cp == 1) & (s.zero >= 1)
+                yield from self._say("zero", (stage == 0) & ~alone, f"has {name} with zero 1 and above")
+            if name not in able.fsdp_optimizers:
+                has = ", ".join(able.fsdp_optimizers)
+                yield from self._say("zero", stage >= 2, f"has {has} with zero 2 and 3, not {name}")
+            if name not in able.offload_optimizers:
+                on_host = np.array([each in ("optimizer", "both") for each in OFFLOADS])[s.offload]
+                has = ", ".join(able.offload_optimizers) or "none"
+                yield from self._say("offload", on_host, f"updates on the host with {has}, not {name}")
+        if dtype := self.facts.grad_dtype:
+            has = ", ".join(able.grad_dtypes)
+            yield from self._say("grad_dtype", every & (dtype not in able.grad_dtypes), f"has {has}")
+            wide = np.array([each in ("fp32", "fp16") for each in PRECISIONS])[s.precision]
+            rule = "has gradients in bf16 where products are in bf16, fp8 or fp4"
+            yield from self._say("grad_dtype", wide & (dtype == "bf16"), rule)

@@ -149,8 +149,9 @@ def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]
 def _runs(job: Job, strategies: Strategies) -> Flags:
     """Which strategies the job's stack can run, and does not advise against."""
     facts = plan_facts(
-        job.graph, seq=job.seq, global_batch=int(job.global_batch), device_family=job.cluster.device.family
-    )
+        job.graph, seq=job.seq, global_batch=int(job.global_batch), device_family=job.cluster.device.family,
+        optimizer=job.stack.optimizer.name if job.stack.optimizer else "", grad_dtype=job.stack.grad_dtype,
+    )  # fmt: skip
     able = job.stack.capability
     return np.asarray(~(illegal(able, strategies, facts) | discouraged(able, strategies, facts)))
 

@@ -13,6 +13,7 @@ from trainwright.model.load import load_model
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
 from trainwright.stack.load import stack_name
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.sweep.axes import beside, parse_axis
 from trainwright.sweep.columns import OF_POINTS, RESULTS, USUAL
 from trainwright.sweep.constraints import Constraint
@@ -21,7 +22,8 @@ from trainwright.sweep.types import ROWS, SEARCHES, Setting, Sweep
 from trainwright.units import parse_quantity
 
 KEYS = (
-    "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "precision", "electricity",
+    "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "precision", "optimizer",
+    "grad_dtype", "electricity",
     "strategy", "axis", "where", "search", "rows", "objective", "columns", "chunk",
 )  # fmt: skip
 EXAMPLES = Path(__file__).parents[1] / "catalog" / "sweeps"
@@ -107,10 +109,19 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
         batch=_whole(table, "batch"),
         batch_tokens=round(parse_quantity(str(tokens), "tokens", "sweep batch_tokens")),
         precision=_text(table, "precision", ""),
+        optimizer=_named(table, "optimizer", OPTIMIZERS),
+        grad_dtype=_named(table, "grad_dtype", GRADIENT_BYTES),
         strategy=knobs,
         most=most,
         dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,
     )
+
+
+def _named(table: Mapping[str, Any], key: str, known: Mapping[str, object]) -> str:
+    value = _text(table, key, "")
+    if value and value not in known:
+        raise UnknownName(f"sweep {key}", value, known)
+    return value
 
 
 def _cluster(given: object, folder: Path | None) -> Cluster:

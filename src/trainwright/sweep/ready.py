@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.chosen_optimizer import check_optimizer, with_optimizer
 from trainwright.cost.load import Interval, load_constants
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
@@ -89,6 +90,9 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     if TABLES in graph.sizes:
         raise BadInput("model", graph.name, "has tables instead of layers", "use trainwright plan for it")
     source = build_source(setting.cost, "", cluster, load_constants(), setting.stack)
+    stated = (setting.optimizer, setting.grad_dtype)
+    check_optimizer(source.stack.capability, *stated, ("optimizer", "grad_dtype"), "stack")
+    source = replace(source, stack=with_optimizer(source.stack, *stated))
     seq = setting.seq or setting.model.max_seq
     batch = setting.batch or (round(setting.batch_tokens / seq) if setting.batch_tokens else 0)
     if setting.batch_tokens and not batch:

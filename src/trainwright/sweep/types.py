@@ -30,6 +30,8 @@ class Setting:
     batch: int = 0  # sequences per step; 0: by batch_tokens
     batch_tokens: int = 0  # 0: by model size
     precision: str = ""
+    optimizer: str = ""
+    grad_dtype: str = ""
     strategy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
     dollars_per_kwh: float = 0.0  # on top of the price of an hour

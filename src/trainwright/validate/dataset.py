@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cluster.types import Device
+from trainwright.cost.chosen_optimizer import with_optimizer
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
@@ -175,10 +176,11 @@ def predict(
 def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
     """What is asked of an estimate for all candidates of a group."""
     case = group.case
+    stack = with_optimizer(replace(stack, attention=case.attention), case.optimizer, case.grad_dtype)  # type: ignore[arg-type]
     return Job(
         graph=case.graph,
         cluster=case.cluster,
-        stack=replace(stack, attention=case.attention),  # type: ignore[arg-type]
+        stack=stack,
         efficiency=efficiency,
         seq=case.seq,
         global_batch=group.global_batch,
@@ -211,6 +213,8 @@ def _group_key(case: Case) -> object:
         stack_name(case),
         case.attention,
         case.seq,
+        case.optimizer,
+        case.grad_dtype,
     )
 
 

@@ -23,6 +23,7 @@ from trainwright.plan.recompute_policies import (
     megatron_norm,
 )
 from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 
 Row = Mapping[str, str]
 
@@ -62,6 +63,8 @@ class Case:
     fixed: Mapping[str, tuple[int, ...]]
     step_time_s: float | None
     memory_gib: float | None
+    optimizer: str = ""  # as stated
+    grad_dtype: str = ""
 
 
 def parse_case(row: Row) -> Case:
@@ -82,6 +85,8 @@ def parse_case(row: Row) -> Case:
         fixed=_knobs(row, devices, graph),
         step_time_s=_number(row, "step_time_s"),
         memory_gib=_number(row, "memory_gib"),
+        optimizer=_listed(row, "optimizer", OPTIMIZERS),
+        grad_dtype=_listed(row, "grad_dtype", GRADIENT_BYTES),
     )
 
 
@@ -90,6 +95,14 @@ def _text(row: Row, name: str) -> str:
     if value is None:
         value = row.get(_OTHER_NAMES.get(name, ""), "")
     return (value or "").strip()
+
+
+def _listed(row: Row, name: str, known: Mapping[str, object]) -> str:
+    """A name that must be known, or nothing where the cell is empty."""
+    text = _text(row, name).lower()
+    if text and text not in known:
+        raise _bad(name, text, f"is none of {', '.join(known)}")
+    return text
 
 
 def _number(row: Row, name: str) -> float | None:

@@ -54,6 +54,10 @@ class Subject(BaseModel):
     batch: Count | None = Field(default=None, description="sequences a step")
     seq: Count | None = Field(default=None, description="tokens a sequence")
     stack: Name | None = Field(default=None, description="software, of the catalog")
+    optimizer: Name | None = Field(default=None, description="of those that the stack has", examples=["muon"])
+    grad_dtype: Literal["fp32", "bf16"] | None = Field(
+        default=None, description="of gradients as accumulated and reduced"
+    )
 
     @model_validator(mode="after")
     def _one_model(self) -> "Subject":
@@ -74,7 +78,10 @@ class Subject(BaseModel):
         late = f"@{self.link_latency}" if self.link_latency else ""
         sites, link = (f"x{self.sites}", f"@{self.link}{late}") if self.sites else ("", "")
         words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
-        stated = {"batch": self.batch, "seq": self.seq, "stack": self.stack}
+        stated = {
+            "batch": self.batch, "seq": self.seq, "stack": self.stack, "optimizer": self.optimizer,
+            "grad-dtype": self.grad_dtype,
+        }  # fmt: skip
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []
         for name, factor in self.change.items():

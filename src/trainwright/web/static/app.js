@@ -84,10 +84,11 @@ async function unpacked(text) {
   }
   return new Blob(parts).text();
 }
+const OPTIMIZERS = ["adamw", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
 async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
-  for (const key of ["network", "tokens", "precision", "stack"]) if (question[key]) body[key] = question[key];
+  for (const key of ["network", "tokens", "precision", "stack", "optimizer", "grad_dtype"]) if (question[key]) body[key] = question[key];
   if (question.price) body.price = Number(question.price);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
   if (severalSites(question)) { body.sites = Number(question.sites); for (const key of ["link", "link_latency"]) if (question[key]) body[key] = unspaced(question[key]); }
@@ -200,6 +201,8 @@ function subjectFields(question, known) {
     field("Tokens to train on", el("input", { name: "tokens", value: question.tokens || "", placeholder: "20 a parameter; like 15T" })),
     field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
     field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
+    field("Optimizer", select("optimizer", ["", ...OPTIMIZERS], question.optimizer || "")),
+    field("Gradients", select("grad_dtype", ["", "fp32", "bf16"], question.grad_dtype || "")),
     field("$ a device and hour", el("input", { name: "price", type: "number", min: 0, step: "any", value: question.price || "", placeholder: "the catalog's", inputmode: "decimal" })),
     siteFields(question),
   ];
@@ -397,7 +400,7 @@ async function comparePage(question) {
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
   const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[xSITES][@NETWORK][@LINK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
     try { traces[name] = spansOnly(await readTrace(event.target.files[0])); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
@@ -424,7 +427,7 @@ function parseCase(line) {
   if (at.length) body.network = at.join("@");
   for (const knob of knobs) {
     const [name, value] = knob.split("=");
-    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
+    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
   }
   return body;
 }
