@@ -28,7 +28,7 @@ _PAGES = {"--report": "page.html", "--figures": "drawn"}
 _SUBJECT = {
     "--batch": "256", "--batch-tokens": "32768", "--seq": "64", "--change": "compute=0.5",
     "--stack": "generic",
-    "--cost": "roofline",
+    "--cost": "roofline", "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
 }  # fmt: skip
 _PLAN = {
     **_SUBJECT, "--batch-range": "8:16", "--precision": "fp16", "--objective": "energy", "--fix": "pp=1",
@@ -83,6 +83,7 @@ SIMULATIONS = (
 _ADVISE = {
     "--model": MIXTURE, "--batch": "16", "--seq": "64", "--stack": "generic", "--cost": "roofline",
     "--json": "answer.json", "--micro-batch": "2", "--precision": "fp16", "--vocab": "512", "--set": "GBS=16",
+    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
 }  # fmt: skip
 ADVICE = (
     CommandMode(name="advise-strategy", words=("advise", "dp4", "h100:4", "--model", DENSE), samples=_ADVISE),
@@ -91,6 +92,7 @@ ADVICE = (
 _EXPORT = {
     "--to": "slurm", "--out": "written", "--model": "llama3-70b", "--cluster": "v100:4", "--per-node": "2",
     "--batch": "16", "--seq": "512", "--stack": "generic", "--per-class": None, "--lenient": None,
+    "--optimizer": "sgd", "--grad-dtype": "bf16",
 }  # fmt: skip
 _TARGETS = (
     "megatron", "megatron-bridge", "nemo", "torchtitan", "torchtitan-toml", "deepspeed", "nanotron",

@@ -99,6 +99,8 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
     stated.seq = options.seq or (str(configured.seq) if configured.seq else None)
     stated.stack = options.stack or configured.stack or None
     stated.batch_tokens = None
+    stated.optimizer = options.optimizer or configured.optimizer
+    stated.grad_dtype = options.grad_dtype or configured.grad_dtype
     architecture = _architecture(options, stated.model, configured)
     subject = parse_subject(stated, architecture=architecture)
     batch = configured.global_batch

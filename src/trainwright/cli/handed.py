@@ -106,6 +106,31 @@ def _load_answer(text: str) -> Mapping[str, Any]:
         raise BadInput("plan", text, "is no answer of trainwright plan", remedy) from None
 
 
+def adopt_answer(options: argparse.Namespace) -> None:
+    """If PLAN is an answer of `trainwright plan --json`, put its best strategy there, and what it says of
+    batch, length, software and optimizer where the user states nothing.
+    """
+    text = " ".join(options.plan)
+    if not (text.endswith(".json") and is_file(text)) or options.algorithm or options.islands:
+        return
+    if _is_of_islands(text):
+        return
+    found = _load_answer(text)
+    options.plan = [found["strategy"]["text"]]
+    if not options.batch_tokens:
+        options.batch = options.batch or str(found["global_batch"])
+    options.seq = options.seq or str(found["seq"])
+    for name in ("stack", "optimizer", "grad_dtype"):
+        setattr(options, name, getattr(options, name) or found[name] or None)
+
+
+def _is_of_islands(text: str) -> bool:
+    try:
+        return "algorithms" in json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
 def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Fill in what the answer says and the user does not."""
     options.seq = options.seq or str(found["seq"])

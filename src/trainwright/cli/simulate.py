@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLAN",
         nargs="+",
         help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), a plan file, a plan of the zoo ("co-shard tp=2"), '
-        "or what trainwright plan --algorithm --json wrote",
+        "or what trainwright plan --json wrote (its best plan, with its batch, software and optimizer)",
     )
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch", metavar="N", help="sequences per step (a plan file has its own)")
@@ -98,6 +98,7 @@ def save_outcome(options: argparse.Namespace, outcome: "Outcome") -> list[str]:
 
 def outcome_of(options: argparse.Namespace) -> "Outcome":
     """Simulate what the options ask about; the plan is saved first, if that is asked for."""
+    from trainwright.cli.handed import adopt_answer
     from trainwright.cli.outcome import Outcome
     from trainwright.cli.simulate_islands import apart_outcome_of, is_of_islands
     from trainwright.cli.subject import parse_subject
@@ -107,6 +108,7 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
 
+    adopt_answer(options)
     subject = parse_subject(options)
     if is_of_islands(options):
         return apart_outcome_of(options, subject)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.stack.optimizer import ADAM_BYTES
+from trainwright.stack.optimizer import ADAM_BYTES, MASTER_BYTES
 
 Array = NDArray[np.float64]
 
@@ -31,6 +31,7 @@ class StateWidths:
     end_optimizer: float
     gradient: float  # as accumulated
     reduced: float  # on the wire
+    host_traffic: float  # read and written by an update on the host, whose CPU computes in fp32
 
 
 def state_widths(stack: Stack, family: str, precision: str) -> StateWidths:
@@ -42,15 +43,18 @@ def state_widths(stack: Stack, family: str, precision: str) -> StateWidths:
     else:
         master = choice.master_bytes(own - ADAM_BYTES, precision)
         layers, ends = master + choice.moment_bytes, master + choice.end_bytes
+    host = own if choice is None else max(layers, MASTER_BYTES + 4.0 * choice.moments)
     half = precision == "fp16" and not stack.grad_dtype
     least = stack.fp16_gradient_bytes
+    gradient = min(stack.gradient_bytes, least) if half else stack.gradient_bytes
     return StateWidths(
         weight=weight,
         stored=stack.capability.weight_bytes.get(precision, {}).get(family, weight),
         optimizer=layers,
         end_optimizer=ends,
-        gradient=min(stack.gradient_bytes, least) if half else stack.gradient_bytes,
+        gradient=gradient,
         reduced=min(stack.reduce_bytes, least) if half else stack.reduce_bytes,
+        host_traffic=2.0 * host + 2.0 * max(gradient, MASTER_BYTES) + weight,
     )
 
 

@@ -118,6 +118,7 @@ class _Widths:
     end_optimizer: Array
     gradient: Array
     reduced: Array
+    host_traffic: Array
 
 
 def _widths(job: Job, precision: Ints) -> _Widths:
@@ -368,7 +369,7 @@ class _Builder:
         local = update_s(job.cluster.device, job.efficiency, touched)
         rate = job.cluster.network.host_bytes_per_s * job.efficiency.host_link
         # The host updates what it holds at the speed of its own memory.
-        there = touched / host_update_bytes_per_s(job.cluster, job.efficiency)
+        there = kept * widths.host_traffic / host_update_bytes_per_s(job.cluster, job.efficiency)
         return local, np.maximum(there - local, 0.0) + kept * (widths.gradient + widths.weight) / rate
 
     def _wait_s(self, stages: Stages) -> Array:

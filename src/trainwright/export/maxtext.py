@@ -18,6 +18,8 @@ _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the YAML means something a little different."""
+    if handover.optimizer == "sgd":
+        yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
     if handover.architecture is None:
         yield "No model was stated: add model_name, or the base_* sizes."
 

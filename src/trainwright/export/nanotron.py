@@ -16,6 +16,8 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 def remarks(handover: Handover) -> Iterator[str]:
     """What is left to do."""
+    if handover.optimizer == "sgd":
+        yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
     if handover.strategy.cp > 1:
         yield "context_parallel_size needs a release after 0.4."
     if handover.architecture is None or handover.seq is None:

@@ -38,7 +38,7 @@ def remarks(handover: Handover) -> Iterator[str]:
     if strategy.zero == 2:
         yield "zero2: weights are sharded between steps, and whole from the forward to the backward."
     if handover.optimizer == "muon":
-        yield "DistMuon: give it the arguments and optimizer_factory_kwargs_by_name that your release asks for."
+        yield "DistMuon: add the arguments that your release asks for (optimizer_factory_kwargs_by_name)."
     if handover.architecture is None:
         yield "No model was stated: put the function of yours in the place of llama3_debugmodel."
 

@@ -291,7 +291,7 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
         traffic = 2.0 * bundle_optimizer_bytes(builder, bundle) + 2.0 * width.gradient + width.weight
         local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:
-            there = max(kept * traffic / host_memory, local)
+            there = max(kept * width.host_traffic / host_memory, local)
             local = there + kept * (width.gradient + width.weight) / host
         total += local
     return total

@@ -20,6 +20,7 @@ class OptimizerChoice:
     name: str
     moment_bytes: float
     source: str
+    moments: int  # how many numbers that is; a host keeps them in fp32
     end_moment_bytes: float | None = None
     keeps_remainders: bool = False
 
@@ -38,30 +39,35 @@ class OptimizerChoice:
 _PRECISION_AWARE = "NVIDIA/Megatron-LM@d98e8a64, core/optimizer/optimizer_config.py"
 _ADAMW = "Loshchilov and Hutter 2019, arXiv:1711.05101: two moments"
 _LISTED = (
-    OptimizerChoice(name="adamw", moment_bytes=ADAM_BYTES, source=_ADAMW),
-    OptimizerChoice(name="adamw-bf16", moment_bytes=4.0, source=f"{_ADAMW}, in bf16"),
+    OptimizerChoice(name="adamw", moments=2, moment_bytes=ADAM_BYTES, source=_ADAMW),
+    OptimizerChoice(name="adamw-bf16", moments=2, moment_bytes=4.0, source=f"{_ADAMW}, in bf16"),
     OptimizerChoice(
-        name="adamw-8bit", moment_bytes=2.0 * (1.0 + 4.0 / 2048),
+        name="adamw-8bit", moments=2, moment_bytes=2.0 * (1.0 + 4.0 / 2048),
         source="Dettmers et al. 2022, arXiv:2110.02861: two moments of 8 bits, an fp32 scale per 2,048",
     ),
     OptimizerChoice(
-        name="precision-aware", moment_bytes=8.0, keeps_remainders=True, source=_PRECISION_AWARE,
+        name="precision-aware", moments=2, moment_bytes=8.0, keeps_remainders=True,
+        source=_PRECISION_AWARE,
     ),
     OptimizerChoice(
-        name="precision-aware-bf16", moment_bytes=4.0, keeps_remainders=True, source=_PRECISION_AWARE,
+        name="precision-aware-bf16", moments=2, moment_bytes=4.0, keeps_remainders=True,
+        source=_PRECISION_AWARE,
     ),
     OptimizerChoice(
-        name="precision-aware-fp8", moment_bytes=2.0, keeps_remainders=True, source=_PRECISION_AWARE,
+        name="precision-aware-fp8", moments=2, moment_bytes=2.0, keeps_remainders=True,
+        source=_PRECISION_AWARE,
     ),
     OptimizerChoice(
-        name="muon", moment_bytes=4.0, end_moment_bytes=ADAM_BYTES,
+        name="muon", moments=1, moment_bytes=4.0, end_moment_bytes=ADAM_BYTES,
         source="Jordan et al. 2024, and Liu et al. 2025, arXiv:2502.16982: momentum; AdamW at the ends",
     ),
     OptimizerChoice(
-        name="adafactor", moment_bytes=0.0,
+        name="adafactor", moments=0, moment_bytes=0.0,
         source="Shazeer and Stern 2018, arXiv:1804.04235: no first moment, the second by row and column",
     ),
-    OptimizerChoice(name="sgd", moment_bytes=4.0, source="Sutskever et al. 2013: momentum"),
-    OptimizerChoice(name="lion", moment_bytes=4.0, source="Chen et al. 2023, arXiv:2302.06675: momentum"),
+    OptimizerChoice(name="sgd", moments=1, moment_bytes=4.0, source="Sutskever et al. 2013: momentum"),
+    OptimizerChoice(
+        name="lion", moments=1, moment_bytes=4.0, source="Chen et al. 2023, arXiv:2302.06675: momentum"
+    ),
 )  # fmt: skip
 OPTIMIZERS: Mapping[str, OptimizerChoice] = MappingProxyType({each.name: each for each in _LISTED})

@@ -21,6 +21,8 @@ class Configured:
     seq: int | None = None
     architecture: Architecture | None = None
     model: str | None = None  # a name of the catalog
+    optimizer: str = ""  # as stated; "": the stack's own
+    grad_dtype: str = ""
     notes: tuple[str, ...] = ()
 
 

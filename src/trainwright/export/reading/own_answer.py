@@ -27,6 +27,7 @@ def read_own_answer(tree: Mapping[str, Any], source: str, stated: StatedSettings
     return Configured(
         strategy=strategy, global_batch=batch, seq=seq, stack=str(tree.get("stack") or ""),
         model=_known_model(str(tree["model"])), notes=("The first plan of the answer is taken.",),
+        optimizer=str(tree.get("optimizer") or ""), grad_dtype=str(tree.get("grad_dtype") or ""),
     )  # fmt: skip
 
 
