@@ -13,6 +13,7 @@ from trainwright.plan.strategy import Strategy
 NAME = "MaxText"
 REMAT = {modules: policy for policy, modules in MAXTEXT_POLICIES.items()}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
+CP_STRATEGIES = {"ring": "ring", "allgather": "all_gather"}
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
 
 
@@ -22,6 +23,8 @@ def remarks(handover: Handover) -> Iterator[str]:
         yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
     if handover.architecture is None:
         yield "No model was stated: add model_name, or the base_* sizes."
+        if handover.strategy.pp > 1:
+            yield "Add num_layers_per_pipeline_stage: the layers divided by stages and repeats."
 
 
 def render(handover: Handover, notes: list[str]) -> str:
@@ -32,7 +35,7 @@ def render(handover: Handover, notes: list[str]) -> str:
     tree |= {f"dcn_{axis}_parallelism": between[axis] for axis in _AXES}
     tree |= {f"ici_{axis}_parallelism": inside[axis] for axis in _AXES}
     if strategy.cp > 1:
-        tree["context_parallel_strategy"] = {"ring": "ring", "allgather": "all_gather"}[strategy.cp_kind]
+        tree["context_parallel_strategy"] = CP_STRATEGIES[strategy.cp_kind]
     tree |= _batch(handover)
     tree |= {
         "remat_policy": REMAT[strategy.recompute],
@@ -51,12 +54,10 @@ def render(handover: Handover, notes: list[str]) -> str:
 
 
 def degrees(strategy: Strategy) -> dict[str, int]:
-    """Its axes: copies of weights are data, shards are fsdp; experts take theirs from both."""
+    """Its axes: copies of weights are data; shards are fsdp, but for those that experts are spread over."""
     shards = (strategy.shard or strategy.dp * strategy.cp) // strategy.cp if strategy.zero else 1
-    copies = strategy.dp // shards
-    expert_of_shards = min(strategy.ep, shards)
     return {
-        "data": copies // (strategy.ep // expert_of_shards), "fsdp": shards // expert_of_shards,
+        "data": strategy.dp // shards, "fsdp": shards // strategy.ep,
         "context": strategy.cp, "tensor": strategy.tp, "pipeline": strategy.pp, "expert": strategy.ep,
     }  # fmt: skip
 
@@ -82,6 +83,9 @@ def _batch(handover: Handover) -> dict[str, object]:
     if piped:
         values["num_pipeline_microbatches"] = handover.microbatches
         values["num_pipeline_repeats"] = strategy.vpp
+        if handover.architecture:
+            each = handover.architecture.layers // (strategy.pp * strategy.vpp)
+            values["num_layers_per_pipeline_stage"] = each
     return values
 
 

@@ -67,8 +67,8 @@ def render(handover: Handover, notes: list[str]) -> str:
             comment([*notes, "Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set."]),
             "set -euo pipefail\n",
             ': "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"\n',
-            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n",
-            "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n" if _one_connection(handover.strategy) else "\n",
+            *(f"export {name}={value}\n" for name, value in environment(handover.strategy).items()),
+            "\n",
             render_array("MODEL_ARGS", model),
             "\n",
             render_array("PLAN_ARGS", plan_flags(handover)),
@@ -78,6 +78,12 @@ def render(handover: Handover, notes: list[str]) -> str:
             render_command(torchrun_words(handover.nodes, handover.processes_per_node, program)),
         ]
     )
+
+
+def environment(strategy: Strategy) -> dict[str, str]:
+    """Variables of the processes: of the allocator, and of how kernels start."""
+    found = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    return found | ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if _one_connection(strategy) else {})
 
 
 def _one_connection(strategy: Strategy) -> bool:

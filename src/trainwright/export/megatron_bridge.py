@@ -11,7 +11,7 @@ from trainwright.plan.mapping import ORDERS
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-Bridge"
-_PRECISIONS = {
+PRECISIONS = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "tensorwise": "bf16_with_fp8_current_scaling_mixed",
     "mxfp8": "bf16_with_mxfp8_mixed", "fp4": "bf16_with_nvfp4_mixed",
 }  # fmt: skip
@@ -41,7 +41,18 @@ def model_values(handover: Handover) -> dict[str, object]:
         values["cp_comm_type"] = megatron.CP_TYPES[strategy.cp_kind]
     if handover.seq:
         values["seq_length"] = handover.seq
-    return values | _sends(strategy) | _recompute(handover)
+    return values | _sends(strategy) | _recompute(handover) | _construction(handover)
+
+
+def _construction(handover: Handover) -> dict[str, object]:
+    """Where the model is built, and the layers whose activations go to the host."""
+    strategy = canonical(handover.strategy)
+    values: dict[str, object] = {"cpu_offloading": strategy.offload == "activations"}
+    if strategy.offload == "activations":
+        values["cpu_offloading_num_layers"] = megatron.offloaded_layers(handover)
+    if strategy.zero in megatron.SHARDED:  # or the whole model is built on each device first
+        values["init_model_with_meta_device"] = True
+    return values
 
 
 def _stages(handover: Handover) -> dict[str, object]:
@@ -120,11 +131,13 @@ def render(handover: Handover, notes: list[str]) -> str:
         *_set("cfg.model", model_values(handover)), *_set("cfg.ddp", ddp_values(strategy)),
         *_set("cfg.optimizer", optimizer_values(strategy)), *_optimizer(handover),
         f"cfg.dist.use_tp_pp_dp_mapping = {strategy.order != ORDERS[0]}",
+        f"cfg.dist.use_megatron_fsdp = {strategy.zero in megatron.SHARDED}",
         f"cfg.train.micro_batch_size = {strategy.micro_batch}",
         f"cfg.train.global_batch_size = {handover.global_batch}",
         *([f"cfg.dataset.seq_length = {handover.seq}"] if handover.seq else []),
         *(['cfg.checkpoint.ckpt_format = "fsdp_dtensor"'] if strategy.zero in megatron.SHARDED else []),
         *_precision(handover),
+        *(f"cfg.env_vars[{name!r}] = {value!r}" for name, value in megatron.environment(strategy).items()),
         "if cfg.comm_overlap is not None:  # which has the last word on overlap",
         *(f"    {line}" for line in _set("cfg.comm_overlap", overlap_values(strategy))),
     ]  # fmt: skip
@@ -165,9 +178,9 @@ def _precision(handover: Handover) -> list[str]:
         recipe = megatron.fp8_recipe(handover) if strategy.precision == "fp8" else strategy.precision
         changed = _recipe_changes(handover, recipe)
         if not changed:
-            return [f"cfg.mixed_precision = {_PRECISIONS[recipe]!r}"]
+            return [f"cfg.mixed_precision = {PRECISIONS[recipe]!r}"]
         return [
-            f"cfg.mixed_precision = get_mixed_precision_config({_PRECISIONS[recipe]!r})",
+            f"cfg.mixed_precision = get_mixed_precision_config({PRECISIONS[recipe]!r})",
             *_set("cfg.mixed_precision", changed),
         ]
     return [

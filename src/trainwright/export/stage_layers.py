@@ -6,12 +6,16 @@ from trainwright.export.handover import Handover
 from trainwright.plan.stages import even_counts, stage_counts
 
 
+def predicted_layers(layers: int, pp: int, vpp: int) -> tuple[int, ...]:
+    """Layers of each chunk as plans cut them: chunk c of stage s stands at c·pp + s."""
+    return tuple(stage_counts(even_counts(layers, pp, vpp), list(range(pp)) * vpp))
+
+
 def chunk_layers(handover: Handover) -> tuple[int, ...]:
-    """Layers of each chunk in the order of the model: chunk c of stage s stands at c·pp + s."""
+    """Layers of each chunk of a plan, in the order of the model."""
     strategy, arch = handover.strategy, handover.architecture
     assert arch is not None
-    route = list(range(strategy.pp)) * strategy.vpp
-    return tuple(stage_counts(even_counts(arch.layers, strategy.pp, strategy.vpp), route))
+    return predicted_layers(arch.layers, strategy.pp, strategy.vpp)
 
 
 def has_uneven_stages(handover: Handover) -> bool:

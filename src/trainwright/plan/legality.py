@@ -223,6 +223,10 @@ class _Rules:
             yield from self._say("ep", on & ~divides, f"needs a divisor of {self.facts.experts} experts")
         if able.expert_ranks == "dp":
             yield from self._say("ep", on & (s.dp % s.ep != 0), "spreads experts over data-parallel ranks")
+        if able.ep_shards:
+            groups = np.where(s.shard > 0, s.shard, s.dp * s.cp) // s.cp
+            broken = on & ((s.zero < 2) | (groups % s.ep != 0))
+            yield from self._say("zero", broken, "shards weights over whole groups of expert-parallel ranks")
         if able.etp_is_tp:
             yield from self._say("etp", (s.etp > 1) & (s.etp != s.tp), "has etp 1 or tp")
         allowed = np.isin(s.zero, able.expert_zeros)

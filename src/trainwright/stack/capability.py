@@ -58,6 +58,7 @@ class Capability:
     sink_cp_kinds: tuple[str, ...] = ("ring", "allgather", "ulysses")  # with attention sinks
     square_ring: bool = False  # a ring needs an even cp whose square divides the sequence
     cp_shards: bool = False  # context parallelism is part of the sharded data parallelism: needs ZeRO-2 or 3
+    ep_shards: bool = False  # so is expert parallelism: shard groups are whole groups of experts
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")
     microbatches: Mapping[str, str] = field(default_factory=lambda: _NONE)  # rule by schedule
     most_vpp: int = 64

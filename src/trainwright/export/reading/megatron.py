@@ -11,6 +11,7 @@ from trainwright.export.reading.launch_flags import Flags, parse_flags
 from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
 from trainwright.export.reading.megatron_model import read_model
 from trainwright.export.reading.megatron_scope import check_program, check_scope
+from trainwright.export.reading.megatron_stages import read_split, split_notes
 from trainwright.export.reading.vocabulary import read_vocabulary
 from trainwright.model.architecture import Architecture
 from trainwright.plan.mapping import ORDERS
@@ -24,6 +25,7 @@ from trainwright.plan.recompute_policies import (
 )
 from trainwright.plan.strategy import Strategy
 
+_OFFLOADED = "cpu-offloading-num-layers"
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
 SIGNATURE = (
     "tensor-model-parallel-size", "micro-batch-size", "num-layers", "use-mcore-models", "hidden-size",
@@ -41,34 +43,42 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
         raise flags.unsettled(name, part)
     check_program(flags, model_stated=stated.architecture is not None)
     check_scope(flags, known, model_stated=stated.architecture is not None)
+    return plan_of_flags(flags, stated, tuple(not_considered(known, flags.values, "--")))
+
+
+def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] = ()) -> Configured:
+    """The plan of Megatron-Core's settings by the names of Megatron-LM's flags."""
     tp, pp = _degree(flags, "tensor", 1), _degree(flags, "pipeline", 1)
     cp = _degree(flags, "context", 1)
     devices = stated.devices or _world(flags)
-    dp = replicas_of(devices, tp * cp * pp, source)
+    dp = replicas_of(devices, tp * cp * pp, flags.source)
     arch = stated.architecture
     vocabulary: tuple[str, ...] = ()
     if arch is None and flags.has("num-layers"):
         vocab, vocabulary = read_vocabulary(flags, tp, stated.vocab)
         arch = read_model(flags, vocab)
-    vpp = _chunks(flags, pp, arch.layers if arch else None)
+    split = read_split(flags, pp, arch.layers if arch else None)
+    vpp = split.vpp
     recompute, freed_nothing = _recompute(flags, arch)
     strategy = canonical(
         Strategy(
             dp=dp, tp=tp, cp=cp, pp=pp, vpp=vpp, sp=flags.has("sequence-parallel"),
             cp_kind=_cp_kind(flags) if cp > 1 else "ring", ep=_degree(flags, "expert", 1),
-            etp=flags.whole("expert-tensor-parallel-size", tp if flags.has("num-experts") else 1),
+            etp=flags.whole("expert-tensor-parallel-size", tp if arch and arch.experts else 1),
             micro_batch=stated.micro_batch or _micro_batch(flags),
             schedule="interleaved" if vpp > 1 else "1f1b", zero=_zero(flags), shard=_shard(flags, dp * cp),
             recompute=recompute, recompute_layers=_layers(flags) * vpp,
-            offload="optimizer" if flags.has("optimizer-cpu-offload") else "none",
+            offload=_offload(flags),
             precision=stated.precision or _precision(flags), overlap=_overlaps(flags),
             order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
         )
     )  # fmt: skip
     unit = strategy.dp * strategy.micro_batch
     notes = (
-        *not_considered(known, flags.values, "--"), *_values_that_matter(flags, strategy), *vocabulary,
-        *freed_nothing, *_other_world(flags, stated.devices), *flags.notes,
+        *notes, *_values_that_matter(flags, strategy), *vocabulary,
+        *freed_nothing, *split_notes(split, pp), *_offload_notes(flags, arch),
+        *_other_world(flags, stated.devices),
+        *flags.notes,
     )  # fmt: skip
     return Configured(
         strategy=strategy, global_batch=flags.whole("global-batch-size", unit),
@@ -112,16 +122,18 @@ def _other_world(flags: Flags, devices: int | None) -> Iterator[str]:
         yield f"The text launches {world} processes; the plan is for the {devices} devices of the cluster."
 
 
-def _chunks(flags: Flags, pp: int, layers: int | None) -> int:
-    if flags.has("num-virtual-stages-per-pipeline-rank"):
-        return flags.whole("num-virtual-stages-per-pipeline-rank")
-    if not flags.has("num-layers-per-virtual-pipeline-stage"):
-        return 1
-    each = flags.whole("num-layers-per-virtual-pipeline-stage")
-    if layers is None or not each or layers % (pp * each):
-        rule = "does not divide the layers of a stage, or --num-layers is missing"
-        raise BadInput(f"{flags.source}: --num-layers-per-virtual-pipeline-stage", each, rule, "correct it")
-    return layers // (pp * each)
+def _offload(flags: Flags) -> str:
+    """What goes to the host: optimizer states, activations of some layers, or both."""
+    optimizer = flags.has("optimizer-cpu-offload")
+    if not flags.whole(_OFFLOADED, 0):
+        return "optimizer" if optimizer else "none"
+    return "both" if optimizer else "activations"
+
+
+def _offload_notes(flags: Flags, arch: Architecture | None) -> Iterator[str]:
+    layers = flags.whole(_OFFLOADED, 0)
+    if layers and arch and layers != arch.layers - 1:
+        yield f"Activations of {layers} layers go to the host: predicted with those of all but the last."
 
 
 def _cp_kind(flags: Flags) -> str:
@@ -220,6 +232,7 @@ _USUAL_VALUES = {
     "transformer-impl": ("transformer_engine",),
     "attention-backend": ("flash", "fused", "auto"),
     "optimizer-offload-fraction": ("1.0", "1"),
+    "fp8-recipe": ("delayed", "tensorwise"),
 }
 
 
