@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainwright.cli.command_parser import parse_command
-from trainwright.cli.configured import parse_configured, parse_job
+from trainwright.cli.configured import legality_notes, parse_configured, parse_job
 from trainwright.cli.export import text_of
 from trainwright.cli.request import parse_request
 from trainwright.errors import TrainwrightError
@@ -159,7 +159,7 @@ def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batc
         yield f"read as {configured.strategy}"
     if (int(job.global_batch), subject.seq) != (batch, seq):
         yield f"batch {job.global_batch} of {subject.seq} tokens for {batch} of {seq}"
-    for note in configured.notes:
+    for note in (*configured.notes, *legality_notes(configured, subject, job)):
         if "considered" in note or "refuse" in note or "predicted" in note:
             yield note
     if configured.stack != case.stack.partition("@")[0]:

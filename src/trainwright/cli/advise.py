@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python "
-        "(FILE.py:FUNCTION) or flags, DeepSpeed's JSON, an answer of trainwright plan --json, or a strategy "
+        "(FILE.py:FUNCTION) or flags, Megatron-Bridge's Python, DeepSpeed's JSON, YAML of accelerate, "
+        "MaxText or nanotron, a plan that export wrote, an answer of trainwright plan --json, or a strategy "
         '("dp8 tp4 pp2 mb1 zero1 1f1b")',
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
@@ -74,13 +75,14 @@ def run(options: argparse.Namespace) -> int:
 
 def advised(options: argparse.Namespace) -> Advised:
     """Advice on the configuration that the options name."""
-    from trainwright.cli.configured import parse_configured, parse_job
+    from trainwright.cli.configured import legality_notes, parse_configured, parse_job
     from trainwright.search.advice import advise
 
     configured = parse_configured(options)
     subject, job = parse_job(options, configured)
     configured = replace(configured, global_batch=int(job.global_batch))
-    notes = (subject.title, *_notes(options, configured, subject), *subject.basis)
+    refused = legality_notes(configured, subject, job)
+    notes = (subject.title, *_notes(options, configured, subject), *refused, *subject.basis)
     return Advised(notes, configured, subject, advise(job, configured.strategy))
 
 

@@ -28,7 +28,12 @@ class Gap:
     reason: str
 
     def __str__(self) -> str:
-        return f"{_SAID.get(self.knob, self.knob)} {self.value}: {self.reason}"
+        return f"{said(self.knob)} {self.value}: {self.reason}"
+
+
+def said(knob: str) -> str:
+    """A knob as strategies in text name it."""
+    return _SAID.get(knob, knob)
 
 
 def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]:
@@ -38,6 +43,9 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
         value = getattr(handover if each.knob in _STATED else plain, each.knob)
         yield Gap(knob=each.knob, value=_written(value), reason=each.reason(plain))
     if arch is None:
+        if capability.counts_offloaded_layers and plain.offload in ("activations", "both"):
+            reason = "needs the number of layers: state --model"
+            yield Gap(knob="offload", value=plain.offload, reason=reason)
         return
     for what, reason in missing_features(capability, arch.name, arch.kind, model_features(arch)):
         yield Gap(knob=f"model {what}", value=arch.name, reason=reason)

@@ -3,6 +3,7 @@
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 
 MODEL_ARGS=(
@@ -36,9 +37,9 @@ PLAN_ARGS=(
     --context-parallel-size 2
     --cp-comm-type all_gather
     --pipeline-model-parallel-size 4
-    --num-virtual-stages-per-pipeline-rank 2
     --expert-model-parallel-size 4
     --expert-tensor-parallel-size 1
+    --num-virtual-stages-per-pipeline-rank 2
     --micro-batch-size 1
     --global-batch-size 64
     --use-distributed-optimizer

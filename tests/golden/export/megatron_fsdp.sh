@@ -3,6 +3,7 @@
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
 MODEL_ARGS=(
     --num-layers 32
@@ -35,6 +36,7 @@ PLAN_ARGS=(
     --data-parallel-sharding-strategy optim_grads_params
     --ckpt-format fsdp_dtensor
     --no-gradient-accumulation-fusion
+    --init-model-with-meta-device
     --num-distributed-optimizer-instances 8
     --optimizer-cpu-offload
     --optimizer-offload-fraction 1.0
@@ -44,6 +46,7 @@ PLAN_ARGS=(
     --recompute-num-layers 4
     --bf16
     --fp8-format hybrid
+    --fp8-recipe tensorwise
     --overlap-grad-reduce
     --overlap-param-gather
     --use-mcore-models

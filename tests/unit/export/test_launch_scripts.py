@@ -85,7 +85,7 @@ def test_a_program_of_ones_own_is_read_where_the_model_is_stated() -> None:
     "flag",
     [
         "--hybrid-layer-pattern M-M*", "--experimental-attention-variant dsa", "--encoder-num-layers 12",
-        "--pipeline-model-parallel-layout Ett|tL", "--decoder-first-pipeline-num-layers 3",
+        "--hierarchical-context-parallel-sizes 2 2",
         "--perform-rl-step",
         "--use-checkpoint-args", "--ds-sequence-parallel-size 4", "--img-h 336", "--retro-add-retriever",
         "--somebodys-parallel-size 4", "--extra-vocab-size 293",

@@ -149,7 +149,7 @@ def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello", "is none of Megatron-LM's flags"),
+        ("hello", "is no configuration of a tool that is known"),
         ("{", "is not JSON"),
         ('{"train_micro_batch_size_per_gpu": "auto"}', "is filled in by the trainer"),
         ('{"zero_optimization": {"stage": 2}}', "how many devices it is for is not in it"),

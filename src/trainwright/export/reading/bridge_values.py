@@ -95,7 +95,9 @@ class _BridgeReader:
                 self._set(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._set(target, value)
-            case ast.If(test=ast.Compare(ops=[ast.IsNot()]), orelse=[]):
+            case ast.If(
+                test=ast.Compare(ops=[ast.IsNot()]) | ast.Call(func=ast.Name(id="hasattr")), orelse=[]
+            ):
                 self._block(node.body)  # a section that the recipe may have
             case ast.For(target=ast.Name(id=name), iter=ast.Tuple(elts=parts)):
                 for part in parts:

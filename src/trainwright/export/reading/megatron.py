@@ -1,6 +1,7 @@
 """A plan from Megatron-LM's flags."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
@@ -9,11 +10,14 @@ from trainwright.export.reading.configured import Configured, StatedSettings, re
 from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
 from trainwright.export.reading.launch_flags import Flags, parse_flags
 from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
+from trainwright.export.reading.megatron_job import job_of
 from trainwright.export.reading.megatron_model import read_model
+from trainwright.export.reading.megatron_rules import refusals
 from trainwright.export.reading.megatron_scope import check_program, check_scope
 from trainwright.export.reading.megatron_stages import read_split, split_notes
 from trainwright.export.reading.vocabulary import read_vocabulary
 from trainwright.model.architecture import Architecture
+from trainwright.model.load import check_sizes
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.recompute_modules import canonical_recompute
 from trainwright.plan.recompute_policies import (
@@ -43,7 +47,8 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
         raise flags.unsettled(name, part)
     check_program(flags, model_stated=stated.architecture is not None)
     check_scope(flags, known, model_stated=stated.architecture is not None)
-    return plan_of_flags(flags, stated, tuple(not_considered(known, flags.values, "--")))
+    found = plan_of_flags(flags, stated, tuple(not_considered(known, flags.values, "--")))
+    return replace(found, refused=_refused(flags, found, stated))
 
 
 def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] = ()) -> Configured:
@@ -57,6 +62,7 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
     if arch is None and flags.has("num-layers"):
         vocab, vocabulary = read_vocabulary(flags, tp, stated.vocab)
         arch = read_model(flags, vocab)
+        check_sizes(arch, flags.source)
     split = read_split(flags, pp, arch.layers if arch else None)
     vpp = split.vpp
     recompute, freed_nothing = _recompute(flags, arch)
@@ -86,6 +92,15 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
         seq=flags.whole("seq-length", 0) or None,
         architecture=None if stated.architecture else arch, notes=notes,
     )  # fmt: skip
+
+
+def _refused(flags: Flags, found: Configured, stated: StatedSettings) -> tuple[str, ...]:
+    """The rules of Megatron-LM that the flags break; older software on it has others."""
+    if found.stack != "megatron-core":
+        return ()
+    arch = stated.architecture or found.architecture
+    job = job_of(flags, arch, found.strategy.devices, stated.device_family)
+    return tuple(f"Megatron-LM refuses {each}." for each in refusals(job))
 
 
 def _degree(flags: Flags, axis: str, default: int) -> int:

@@ -1,8 +1,8 @@
 """Megatron-LM's own rules for its flags: what it refuses when it parses them, builds the model or starts.
 
-The rules are those of NVIDIA/Megatron-LM at d98e8a64 (2026-08-22): megatron/training/arguments.py (`arguments`),
-megatron/core/transformer/transformer_config.py and what builds the model from it (`model`), and process groups,
-optimizer and schedules (`launch`).
+The rules are those of NVIDIA/Megatron-LM at d98e8a64 (2026-08-22): megatron/training/arguments.py
+(`arguments`), megatron/core/transformer/transformer_config.py and what builds the model from it (`model`),
+and process groups, optimizer and schedules (`launch`).
 """
 
 from collections.abc import Callable, Iterator
@@ -65,14 +65,21 @@ def _axes(job: MegatronJob) -> Iterator[MegatronRefusal]:
             grid = job.etp * job.ep * job.pp
             rule = f"{job.world} must divide by etp·ep·pp = {grid}"
             yield from _when(job.world % grid, "world size", rule, "launch")
-    yield from _when(job.heads % job.tp if job.heads else 0, "--tensor-model-parallel-size",
-                     f"must divide {job.heads} attention heads", "model")  # fmt: skip
+    yield from _when(
+        job.heads % job.tp if job.heads else 0,
+        "--tensor-model-parallel-size",
+        f"must divide {job.heads} attention heads",
+        "model",
+    )
     if job.kv_heads and not job.has("multi-latent-attention"):
         unequal = job.kv_heads % job.tp and job.tp % job.kv_heads
         rule = f"must divide {job.kv_heads} query groups, or be a multiple of them"
         yield from _when(unequal, "--tensor-model-parallel-size", rule, "model")
-    yield from _when(job.cp > 1 and job.seq % (2 * job.cp), "--context-parallel-size",
-                     f"twice of it must divide the sequence of {job.seq}")  # fmt: skip
+    yield from _when(
+        job.cp > 1 and job.seq % (2 * job.cp),
+        "--context-parallel-size",
+        f"twice of it must divide the sequence of {job.seq}",
+    )
     unit = job.replicas * max(job.count("micro-batch-size", 1), 1)
     batch = job.count("global-batch-size")
     rule = f"must divide by micro batch x replicas = {unit}"
@@ -116,8 +123,9 @@ def _context(job: MegatronJob) -> Iterator[MegatronRefusal]:
 
 def _tensor(job: MegatronJob) -> Iterator[MegatronRefusal]:
     """Tensor parallelism, its overlap, and weights sharded along it."""
-    yield from _when(job.has("tp-comm-overlap") and not job.sp, "--tp-comm-overlap",
-                     "needs sequence parallelism")  # fmt: skip
+    yield from _when(
+        job.has("tp-comm-overlap") and not job.sp, "--tp-comm-overlap", "needs sequence parallelism"
+    )
     name = "tensor-parallel-num-weight-shards"
     shards = job.count(name)
     if not shards:
@@ -149,8 +157,11 @@ def _pipeline(job: MegatronJob) -> Iterator[MegatronRefusal]:
         return
     overlaps = not job.has("no-overlap-p2p-communication")
     yield from _when(overlaps and job.pp == 1, setting, "interleaved stages need pp above 1")
-    yield from _when(not overlaps and job.pp <= 2, "--no-overlap-p2p-communication",
-                     "interleaved stages without overlap need pp above 2")  # fmt: skip
+    yield from _when(
+        not overlaps and job.pp <= 2,
+        "--no-overlap-p2p-communication",
+        "interleaved stages without overlap need pp above 2",
+    )
     if job.microbatches:
         group = job.count("microbatch-group-size-per-virtual-pipeline-stage", job.pp) or job.pp
         count, rest = job.microbatches, job.microbatches % group
@@ -201,8 +212,12 @@ def _layout(job: MegatronJob, setting: str) -> Iterator[MegatronRefusal]:
     last = letters.endswith(LOSS) and letters.count(LOSS) == 1
     yield from _when(not last or not layout.chunks[-1], setting, "must end with L, and have one", "model")
     found = letters.count(LAYER)
-    yield from _when(job.layers and found != job.layers, setting,
-                     f"has {found} layers, and the model {job.layers}", "model")  # fmt: skip
+    yield from _when(
+        job.layers and found != job.layers,
+        setting,
+        f"has {found} layers, and the model {job.layers}",
+        "model",
+    )
     yield from _when(
         letters.count(MTP) != mtp, setting, f"has {letters.count(MTP)} MTP layers for {mtp}", "model"
     )
@@ -217,8 +232,11 @@ def _ends(job: MegatronJob, first: int | None, last: int | None) -> Iterator[Meg
     """First and last stages of their own numbers of layers."""
     setting = f"--{ENDS[0] if first is not None else ENDS[1]}"
     yield from _when(job.accounted, setting, f"cannot be set with --{ACCOUNTED[0]}", "model")
-    yield from _when(job.has("num-layers-per-virtual-pipeline-stage"), setting,
-                     "needs --num-virtual-stages-per-pipeline-rank for chunks")  # fmt: skip
+    yield from _when(
+        job.has("num-layers-per-virtual-pipeline-stage"),
+        setting,
+        "needs --num-virtual-stages-per-pipeline-rank for chunks",
+    )
     stated = [each for each in (first, last) if each is not None]
     yield from _when(any(each < 1 for each in stated), setting, "must be above 0", "model")
     yield from _when(
@@ -230,8 +248,12 @@ def _ends(job: MegatronJob, first: int | None, last: int | None) -> Iterator[Meg
         return
     yield from _when(rest < 0 or rest % middle, setting, f"leaves {rest} layers for {middle} stages", "model")
     if rest % middle == 0:
-        yield from _when(rest // middle % job.vpp, setting,
-                         f"leaves {rest // middle} layers a stage for {job.vpp} chunks", "model")  # fmt: skip
+        yield from _when(
+            rest // middle % job.vpp,
+            setting,
+            f"leaves {rest // middle} layers a stage for {job.vpp} chunks",
+            "model",
+        )
 
 
 def _sharding(job: MegatronJob) -> Iterator[MegatronRefusal]:
@@ -277,8 +299,11 @@ def _fsdp(job: MegatronJob) -> Iterator[MegatronRefusal]:
     for other in ("use-torch-fsdp2", "moe-single-grouped-weight"):
         yield from _when(job.has(other), name, f"does not go with --{other}")
     rule = "does not go with sharding strategy no_shard"
-    yield from _when(strategy == "no_shard" and job.has("init-model-with-meta-device"),
-                     "--init-model-with-meta-device", rule)  # fmt: skip
+    yield from _when(
+        strategy == "no_shard" and job.has("init-model-with-meta-device"),
+        "--init-model-with-meta-device",
+        rule,
+    )
     name = "check-weight-hash-across-dp-replicas-interval"
     yield from _when(strategy == "optim_grads_params" and job.has(name), f"--{name}", "needs whole weights")
     if job.overlaps_experts:
@@ -369,15 +394,28 @@ def _recomputation(job: MegatronJob) -> Iterator[MegatronRefusal]:
         yield from _when(
             not known, "--recompute-modules", f"{module} is none of {', '.join(_RECOMPUTABLE)}", "model"
         )
-    yield from _when("moe_act" in modules and not job.has("moe-grouped-gemm"), "--recompute-modules",
-                     "moe_act needs --moe-grouped-gemm", "model")  # fmt: skip
-    yield from _when("mla_up_proj" in modules and not job.has("multi-latent-attention"), "--recompute-modules",
-                     "mla_up_proj needs --multi-latent-attention", "model")  # fmt: skip
-    yield from _when("shared_experts" in modules and job.has("moe-shared-expert-overlap"), "--recompute-modules",
-                     "shared_experts does not go with --moe-shared-expert-overlap", "model")  # fmt: skip
+    yield from _when(
+        "moe_act" in modules and not job.has("moe-grouped-gemm"),
+        "--recompute-modules",
+        "moe_act needs --moe-grouped-gemm",
+        "model",
+    )
+    yield from _when(
+        "mla_up_proj" in modules and not job.has("multi-latent-attention"),
+        "--recompute-modules",
+        "mla_up_proj needs --multi-latent-attention",
+        "model",
+    )
+    yield from _when(
+        "shared_experts" in modules and job.has("moe-shared-expert-overlap"),
+        "--recompute-modules",
+        "shared_experts does not go with --moe-shared-expert-overlap",
+        "model",
+    )
     delayed = job.fp8_recipe == "delayed" and {*modules} & {"layernorm", "moe_act"}
-    yield from _when(delayed, "--recompute-modules", "layernorm and moe_act need another fp8 recipe than delayed",
-                     "model")  # fmt: skip
+    yield from _when(
+        delayed, "--recompute-modules", "layernorm and moe_act need another fp8 recipe than delayed", "model"
+    )
     if job.has("distribute-saved-activations"):
         broken = kind != "full" or job.tp == 1 or job.sp
         rule = "needs full recomputation and tp without sequence parallelism"
@@ -413,8 +451,12 @@ def _offload(job: MegatronJob) -> Iterator[MegatronRefusal]:
     optimizer = job.word("optimizer", "adam")
     yield from _when(aware and optimizer != "adam", "--use-precision-aware-optimizer", "needs Adam", "launch")
     sharded = job.has("use-distributed-optimizer") or job.megatron_fsdp
-    yield from _when(aware and not sharded, "--use-precision-aware-optimizer",
-                     "needs --use-distributed-optimizer", "launch")  # fmt: skip
+    yield from _when(
+        aware and not sharded,
+        "--use-precision-aware-optimizer",
+        "needs --use-distributed-optimizer",
+        "launch",
+    )
 
 
 def _precision(job: MegatronJob) -> Iterator[MegatronRefusal]:
@@ -424,15 +466,23 @@ def _precision(job: MegatronJob) -> Iterator[MegatronRefusal]:
     if job.fp8_recipe == "delayed":
         rule = "needs another fp8 recipe than delayed"
         yield from _when(job.has("first-last-layers-bf16"), "--first-last-layers-bf16", rule, "model")
-    yield from _when(job.has("fp8-output-proj") and job.fp8_recipe != "mxfp8", "--fp8-output-proj",
-                     "needs the fp8 recipe mxfp8", "model")  # fmt: skip
+    yield from _when(
+        job.has("fp8-output-proj") and job.fp8_recipe != "mxfp8",
+        "--fp8-output-proj",
+        "needs the fp8 recipe mxfp8",
+        "model",
+    )
     name = "reuse-grad-buf-for-mxfp8-param-ag"
     if job.has(name):
         fits = job.fp8_recipe == "mxfp8" and job.has("fp8-param-gather")
         yield from _when(not fits, f"--{name}", "needs the fp8 recipe mxfp8 and --fp8-param-gather")
     blackwell = job.fp8_recipe == "mxfp8" or job.has("fp4-format")
-    yield from _when(blackwell and job.device_family in BEFORE_BLACKWELL,
-                     "--fp4-format" if job.has("fp4-format") else "--fp8-recipe", "needs Blackwell", "launch")  # fmt: skip
+    yield from _when(
+        blackwell and job.device_family in BEFORE_BLACKWELL,
+        "--fp4-format" if job.has("fp4-format") else "--fp8-recipe",
+        "needs Blackwell",
+        "launch",
+    )
 
 
 def _graphs(job: MegatronJob) -> Iterator[MegatronRefusal]:
@@ -449,8 +499,12 @@ def _graphs(job: MegatronJob) -> Iterator[MegatronRefusal]:
     yield from _when(not partial and checks, name, "full_iteration needs --no-check-for-nan-in-loss-and-grad")
     modules = {*job.words("cuda-graph-modules"), *job.words("cuda-graph-scope")}
     dropless = not (job.has("moe-expert-capacity-factor") and job.has("moe-pad-expert-input-to-capacity"))
-    yield from _when("moe" in modules and dropless, "--cuda-graph-modules", "moe needs experts of a fixed capacity",
-                     "model")  # fmt: skip
+    yield from _when(
+        "moe" in modules and dropless,
+        "--cuda-graph-modules",
+        "moe needs experts of a fixed capacity",
+        "model",
+    )
 
 
 def _others(job: MegatronJob) -> Iterator[MegatronRefusal]:

@@ -16,7 +16,6 @@ from trainwright.export.reading.own_answer import is_own_answer, read_own_answer
 from trainwright.export.reading.own_plan import is_own_plan, read_own_plan
 from trainwright.export.reading.torchtitan import read_torchtitan
 from trainwright.export.reading.yaml_text import parse_yaml
-from trainwright.model.load import check_sizes
 
 _MOST_BYTES = 10_000_000
 _YAML_READERS = {"nanotron": read_nanotron, "accelerate": read_accelerate, "maxtext": read_maxtext}
@@ -49,10 +48,7 @@ def read_text(
         check_python(text, source)
         return read_torchtitan(text, source, stated)
     if any(f"--{name}" in text.replace("_", "-") for name in SIGNATURE):
-        found = read_megatron(text, source, stated)
-        if found.architecture is not None:
-            check_sizes(found.architecture, source)
-        return found
+        return read_megatron(text, source, stated)
     if any(name in text for name in ("parallelism", "training", "torchtitan")):
         if not any(f"--{name}." in text for name in ("parallelism", "training", "job")):
             _refuse_variables(stated, source)
