@@ -43,12 +43,20 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
         value = getattr(handover if each.knob in _STATED else plain, each.knob)
         yield Gap(knob=each.knob, value=_written(value), reason=each.reason(plain))
     if arch is None:
-        if capability.counts_offloaded_layers and plain.offload in ("activations", "both"):
-            reason = "needs the number of layers: state --model"
-            yield Gap(knob="offload", value=plain.offload, reason=reason)
+        yield from _unlisted(plain, capability)
         return
     for what, reason in missing_features(capability, arch.name, arch.kind, model_features(arch)):
         yield Gap(knob=f"model {what}", value=arch.name, reason=reason)
+
+
+def _unlisted(strategy: Strategy, capability: Capability) -> Iterator[Gap]:
+    """What can be stated only with the layers of a model."""
+    reason = "needs the layers of the model: state --model"
+    if capability.counts_offloaded_layers and strategy.offload in ("activations", "both"):
+        yield Gap(knob="offload", value=strategy.offload, reason=reason)
+    usual = (1, capability.unlisted_vpp)
+    if capability.unlisted_vpp and strategy.schedule == "interleaved" and strategy.vpp not in usual:
+        yield Gap(knob="vpp", value=strategy.vpp, reason=reason)
 
 
 def target_capability(target: str) -> Capability:

@@ -138,7 +138,7 @@ def render(handover: Handover, notes: list[str]) -> str:
         *(['cfg.checkpoint.ckpt_format = "fsdp_dtensor"'] if strategy.zero in megatron.SHARDED else []),
         *_precision(handover),
         'if hasattr(cfg, "env_vars"):  # else export them before the launch',
-        *(f"    cfg.env_vars[{name!r}] = {value!r}" for name, value in megatron.environment(strategy).items()),
+        *(f"    cfg.env_vars[{name!r}] = {text!r}" for name, text in megatron.environment(strategy).items()),
         "if cfg.comm_overlap is not None:  # which has the last word on overlap",
         *(f"    {line}" for line in _set("cfg.comm_overlap", overlap_values(strategy))),
     ]  # fmt: skip

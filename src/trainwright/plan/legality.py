@@ -216,7 +216,11 @@ class _Rules:
     def experts(self) -> Iterator[Violation]:
         """Expert parallelism."""
         s, able, on = self.strategies, self.capability, self.strategies.ep > 1
-        if not on.any() or "ep" not in able.axes:
+        if "ep" not in able.axes:
+            return
+        left = (s.dp * s.cp * s.tp) % (s.ep * s.etp) != 0
+        yield from self._say("ep", (s.ep * s.etp > 1) & left, "spreads ep·etp over the ranks of a stage")
+        if not on.any():
             return
         if self.facts.experts:
             divides = self.facts.experts % s.ep == 0
@@ -351,6 +355,9 @@ class _Rules:
         yield from self._listed("precision", able.precisions, s.precision, PRECISIONS, every)
         has = ", ".join("on" if each else "off" for each in able.overlaps)
         yield from self._say("overlap", ~np.isin(s.overlap > 0, able.overlaps), f"has overlap {has}")
+        few = (s.pp > 1) & (s.pp <= able.overlapped_pp) & (s.vpp > 1)
+        rule = f"interleaves {able.overlapped_pp} stages with overlapped sends only"
+        yield from self._say("overlap", few & (s.overlap == 0), rule)
         if able.unaccumulated_precisions and self.facts.global_batch:
             count = self.facts.global_batch // np.maximum(s.dp * s.micro_batch, 1)
             named = np.array([name in able.unaccumulated_precisions for name in PRECISIONS])

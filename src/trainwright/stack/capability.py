@@ -62,6 +62,7 @@ class Capability:
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")
     microbatches: Mapping[str, str] = field(default_factory=lambda: _NONE)  # rule by schedule
     most_vpp: int = 64
+    unlisted_vpp: int = 0  # chunks a stage where no model is known whose layers could be listed; 0: any
     layer_split: str = "any"  # stages of unequal numbers of layers can be stated
     zeros: tuple[int, ...] = (0, 1, 2, 3)
     pipeline_zeros: tuple[int, ...] = (0, 1, 3)  # with pp > 1
@@ -90,6 +91,7 @@ class Capability:
     grad_dtypes: tuple[str, ...] = tuple(GRADIENT_BYTES)  # of 16-bit training, accumulated and reduced
     weight_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: _NO_BYTES)
     overlaps: tuple[bool, ...] = (True, False)
+    overlapped_pp: int = 0  # most stages that interleave only with overlapped sends
     tied_pipeline: bool = True  # tied embeddings with pp > 1
     models: tuple[str, ...] = ()  # the catalog models that it ships; none stated: by features
     kinds: tuple[str, ...] = ()  # kinds of models that it trains; none stated: any

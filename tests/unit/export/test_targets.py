@@ -19,12 +19,12 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding
 PLANS = {
     "megatron.sh": (
         "megatron", "mixtral-8x7b",
-        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 recompute=mlp_norm+moe_act bf16",
+        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 selective bf16",
     ),
     "megatron_fsdp.sh": ("megatron", "llama3-8b", "dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8"),
     "megatron_bridge.py": ("megatron-bridge", "llama3-8b", "dp8 tp4 sp pp2 mb2 zero1 full bf16"),
     "torchtitan.py": ("torchtitan", "llama3-70b", "dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16"),
-    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 recompute=dots bf16"),
+    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
     "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
     "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 gpipe full bf16"),
     "nanotron_release.yaml": ("nanotron-0.4", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 1f1b bf16"),
@@ -88,28 +88,17 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
         ("torchtitan", "dp8 zero1", "zero 1: torchtitan 0.3 has stages 0, 2, 3"),
         ("torchtitan", "dp2 cp2 zero3", "cp_kind ring: torchtitan 0.3 has allgather"),
         ("deepspeed", "dp2 pp2", "pp 2: deepspeed 0.19 has no setting for it"),
-        ("deepspeed", "dp2 selective", "deepspeed 0.19 has none, full"),
+        ("deepspeed", "dp2 selective", "recompute selective: deepspeed 0.19 has none, full"),
         ("nanotron", "dp4 zero3", "zero 3: nanotron 0.5 has stages 0, 1"),
         ("accelerate", "dp2 pp2", "pp 2: accelerate 1.10 has no setting for it"),
         ("maxtext", "dp2 pp2", "schedule 1f1b: maxtext 0.2.4 has gpipe, interleaved"),
         ("nanotron-0.4", "dp4 full", "recompute full: nanotron 0.4 has none"),
         ("nanotron-0.4", "dp2 cp2", "cp 2: nanotron 0.4 has no setting for it"),
-<<<<<<< HEAD
-        ("megatron", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
-        ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
-        ("megatron", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "order cp-tp-pp-dp: Megatron-FSDP, which"),
-        ("megatron", "dp2 selective", "Megatron-LM does not recompute rope and act; it has none, full,"),
-        ("megatron", "dp2 recompute=mlp_norm", "fuses all norms into linears here"),
-        ("torchtitan", "dp2 zero3 selective", "torchtitan 0.3 has none, dots, full"),
-        ("maxtext", "dp2 pp2 gpipe recompute=mlp", "MaxText has none, norm+rope"),
-        ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: Megatron counts them"),
-=======
         ("megatron", "dp4 offload-optimizer", "offload optimizer: megatron-core 0.20 offloads the optimizer"),
         ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: nemo 26.08 offloads the optimizer"),
         ("megatron-bridge", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "has tp-cp-dp-pp with zero 2 and 3"),
         ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: megatron-core 0.20 counts them"),
-        ("megatron", "dp4 offload-activations", "offload activations: needs the number of layers"),
->>>>>>> 04b2c20 (Name what the software would refuse of a configuration)
+        ("megatron", "dp4 offload-activations", "offload activations: needs the layers of the model"),
     ],
 )  # fmt: skip
 def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str, message: str) -> None:
@@ -121,24 +110,6 @@ def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str
 
 
 @pytest.mark.parametrize(
-<<<<<<< HEAD
-    ("model", "modules", "has"),
-    [
-        ("llama3-8b", "norm", "its layernorm frees nothing here"),
-        ("mixtral-8x7b", "norm+moe_act", "its layernorm is mlp_norm here"),
-        ("deepseek-v3", "mlp_norm", "its layernorm is norm here"),
-    ],
-)
-@pytest.mark.parametrize("to", ["megatron", "megatron-bridge"])
-def test_norms_that_megatron_fuses_cannot_be_recomputed(to: str, model: str, modules: str, has: str) -> None:
-    plan = parse_strategy(f"dp8 mb1 recompute={modules}")
-    handover = Handover(strategy=plan, global_batch=8, architecture=load_model(model), model=model)
-    with pytest.raises(BadInput, match=has):
-        export_text(handover, to)
-
-
-def test_layers_that_do_not_divide_among_stages_are_told_to_megatron_by_its_user() -> None:
-=======
     ("model", "plan", "words"),
     [
         ("llama3-8b", "dp2 pp3", ("Ettttttttttt|ttttttttttt|ttttttttttL",)),
@@ -150,7 +121,6 @@ def test_megatron_is_told_the_layers_of_stages_that_do_not_divide(
     model: str, plan: str, words: tuple[str, ...]
 ) -> None:
     strategy = parse_strategy(plan)
->>>>>>> 04b2c20 (Name what the software would refuse of a configuration)
     handover = Handover(
         strategy=strategy, global_batch=2 * 3 * 16, architecture=load_model(model), model=model, seq=8192
     )
