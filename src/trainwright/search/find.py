@@ -9,6 +9,9 @@ What is left out is left out by proof, for the objectives that rise with time (t
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
 
+Where a question asks for families (`families.py`), the best of each of so many families are found too, even if
+none of their strategies is among the best of all that are kept.
+
 Where a question asks for mappings, all orders of parallel axes on the network are evaluated of the best
 strategies, and of the best with each set of degrees. That is no proof: a strategy far from the best in the
 usual order may be the best in another.
@@ -28,6 +31,7 @@ from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.legality import discouraged, illegal, plan_facts
 from trainwright.plan.strategy import Strategies
 from trainwright.search.ahead import work_ahead
+from trainwright.search.families import best_scores, family_codes, family_leaders
 from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.mappings import can_matter, mapped
@@ -40,7 +44,7 @@ Flags = NDArray[np.bool_]
 BENCH = 256  # the best strategies that are kept, beyond those asked for: what-if questions start from them
 ROOMIER = 1.25  # the memory of the what-if question that only a search can answer
 _MOST_PENDING = 1 << 18
-_FAR = 1.5  # times the best: beyond it no other mapping is tried
+_FAR = 1.5  # times the best: beyond it no other mapping is tried, and no family is looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class Question:
     most: Mapping[str, int]
     objective: str = "time"
     top: int = 10
+    families: int = 0  # whose best strategy is found, besides the best strategies of all
     critical_batch_tokens: float = inf
     dollars_per_kwh: float = 0.0
     mappings: bool = False  # whether other orders of axes on the network are searched too
@@ -77,7 +82,7 @@ class Found:
     roomier: Candidates
     riskier: Candidates
     nearest: Candidates
-    leaders: Candidates  # the best with each set of degrees, where mappings are searched
+    leaders: Candidates  # the best of each family, best first, where families or mappings are searched
     considered: int
     evaluated: int
     feasible: int
@@ -102,8 +107,8 @@ def find_plans(question: Question) -> Found:
         for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
             found, candidates = _add(question, job, block, result, found)
             if lowest:
-                open_ = ~_settled(question, job, candidates, result) & (candidates.least <= found.bound)
-                pending.append(candidates.take(open_))
+                unsettled = candidates.take(~_settled(question, job, candidates, result))
+                pending.append(unsettled.take(_can_count(question, found, unsettled, unsettled.least)))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
                 pending = []
@@ -116,7 +121,8 @@ def _with_mappings(question: Question, found: Found) -> Found:
     """What was found with other orders of parallel axes of the best strategies."""
     if not can_matter(question.job) or question.objective == "memory" or "order" in question.fixed:
         return found
-    start = join_candidates([found.best, found.leaders])
+    ahead = found.leaders.take(slice(0, question.families))
+    start = join_candidates([found.best, ahead, found.leaders.take(_of_degrees(found.leaders))])
     for batch in np.unique(start.global_batch).tolist():
         job = replace(question.job, global_batch=batch)
         chosen = start.strategies.take(start.global_batch == batch)
@@ -214,6 +220,12 @@ def _settled(question: Question, job: Job, candidates: Candidates, result: Estim
     return np.asarray(result.feasible & (candidates.total_bytes <= own_bytes))
 
 
+def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Candidates, Flags]:
+    """Strategies as candidates, and which of them fit and can be run."""
+    result = estimate(_unbounded(job), strategies, detail=False)
+    return _candidates(question, job, strategies, result), _fit(job, result, question.filled_share) & _runs(job, strategies)
+
+
 def _evaluate(
     question: Question, job: Job, strategies: Strategies, found: Found
 ) -> tuple[Found, Candidates, Flags]:
@@ -250,15 +262,37 @@ def _add(
 
 
 def _leaders(question: Question, found: Found, candidates: Candidates, fit: Flags) -> Candidates:
-    """The best with each set of degrees, of those not far from the best of all."""
-    if not question.mappings:
+    """The best of each family, of those not far from the best of all."""
+    if not (question.mappings or question.families):
         return found.leaders
-    reach = _FAR * (found.best.score[0] if len(found.best) else np.inf)
-    near = join_candidates([found.leaders, candidates.take(fit & (candidates.score <= reach))])
-    if not len(near):
-        return near
-    near = near.take(np.argsort(near.score, kind="stable"))
-    return near.take(distinct(near.strategies, ("dp", "tp", "cp", "pp", "ep"))[0])
+    near = candidates.take(fit & (candidates.score <= _reach(found)))
+    return family_leaders(join_candidates([found.leaders, near])) if len(near) else found.leaders
+
+
+def _reach(found: Found) -> float:
+    return _FAR * float(found.best.score[0]) if len(found.best) else inf
+
+
+def _of_degrees(leaders: Candidates) -> Ints:
+    """The first with each set of degrees."""
+    if not len(leaders):
+        return np.zeros(0, dtype=np.int64)
+    return distinct(leaders.strategies, ("dp", "tp", "cp", "pp", "ep"))[0]
+
+
+def _can_count(question: Question, found: Found, candidates: Candidates, least: Array) -> Flags:
+    """Which may be among the best, or lead one of the families asked for, if none is faster than `least`."""
+    kept = np.asarray(least <= found.bound)
+    known = found.leaders.take(slice(0, question.families))
+    limit = min(_reach(found), float(known.score[-1]) if len(known) == question.families != 0 else inf)
+    if not question.families or limit <= found.bound or not len(candidates):
+        return kept
+    both = join_candidates([candidates, found.leaders])
+    codes = family_codes(both)
+    led = best_scores(
+        replace(both, score=np.where(np.arange(len(both)) < len(least), inf, both.score)), codes
+    )
+    return np.asarray(kept | ((least <= limit) & (least < led[codes[: len(least)]])))
 
 
 def _fastest(candidates: Candidates, among: Flags) -> Flags:
@@ -282,7 +316,7 @@ def _nothing() -> Found:
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
     """What was found with strategies that do not fit on the bottom rung put on higher ones."""
-    pending = pending.take(pending.least <= found.bound)
+    pending = pending.take(_can_count(question, found, pending, pending.least))
     scores: dict[Rung, Array] = {}
     fitted: dict[Rung, Flags] = {}
     for rung in higher(space):
@@ -292,7 +326,7 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         )
         least = np.maximum.reduce([pending.least, *(scores[each] for each in below)])
         legal = rung.layers <= _layers_per_stage(job, pending.strategies)
-        rows = np.flatnonzero(~settled & (least <= found.bound) & legal)
+        rows = np.flatnonzero(~settled & _can_count(question, found, pending, least) & legal)
         scores[rung], fitted[rung] = pending.least.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
@@ -316,8 +350,11 @@ def _count_layers(question: Question, job: Job, full: Candidates, least: Array, 
     capacity_bytes, share = job.cluster.capacity_bytes, question.filled_share
     own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
     for room in (*((own * share,) if own < 1.0 else ()), share, ROOMIER * share):
-        limit = found.bound if room <= share or not len(found.roomier) else float(found.roomier.score[0])
-        rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)
+        if room <= share or not len(found.roomier):
+            counts = _can_count(question, found, full, least)
+        else:
+            counts = least <= float(found.roomier.score[0])
+        rows = (full.total_bytes <= room * capacity_bytes) & counts
         if rows.any():
             found = _fewest_layers(question, job, full.strategies.take(rows), room, found)
     return found
