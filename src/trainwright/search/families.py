@@ -5,7 +5,7 @@ family whose score is within 1 % of the family's best count as equally good, and
 among them. See docs/ranking.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -21,7 +21,9 @@ FAMILY_KNOBS = ("dp", "tp", "cp", "pp", "ep", "etp", "zero", "shard")  # what th
 WITHIN = 0.01  # of the best score of a family: variants that close are equivalent
 USUAL_VPP = 4  # more virtual stages count as an unusual knob
 _CLASS = 0.05  # of the capacity: plans whose memory is in one class are equally full
-_ASKED = ("precision",)  # several are compared only if a user asks, so they are never variants of one plan
+# Several precisions are compared only if a user asks, so plans of two are never variants of one.
+_KEPT = (*FAMILY_KNOBS, "precision")
+_FEW = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def representative_key(candidates: Candidates, capacity_bytes: float) -> tuple[A
 
 
 def group_families(candidates: Candidates, capacity_bytes: float) -> tuple[PlanFamily, ...]:
-    """Every family of some candidates, by the score of its representative; ties by the representative's knobs.
+    """Every family of some candidates, by the score of its representative; ties are broken by its knobs.
 
     Candidates that are not within 1 % of the best of their family are in none.
     """
@@ -97,9 +99,26 @@ def _ranking_key(families: list[PlanFamily]) -> Iterator[list[float]]:
 
 def family_codes(candidates: Candidates) -> Ints:
     """For each candidate the number of its family: small, and the same for all of a family."""
-    _, codes = distinct(candidates.strategies, (*FAMILY_KNOBS, *_ASKED))
+    if len(candidates) < _FEW:
+        knobs = (getattr(candidates.strategies, knob) for knob in _KEPT)
+        return distinct_rows([candidates.global_batch, *knobs])[1]
+    _, codes = distinct(candidates.strategies, _KEPT)
     batches, which = np.unique(candidates.global_batch, return_inverse=True)
     return codes if len(batches) == 1 else np.asarray(codes * len(batches) + which, dtype=np.int64)
+
+
+def distinct_rows(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The first row of each distinct combination of some columns, and for each row the number of its own.
+
+    It sorts, which is faster than the tables of `distinct` where there are few rows.
+    """
+    order = np.lexsort(columns)
+    rows = np.stack(columns)[:, order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+    codes = np.empty(len(order), dtype=np.int64)
+    codes[order] = np.cumsum(is_new) - 1
+    return order[is_new], codes
 
 
 def best_scores(candidates: Candidates, codes: Ints) -> Array:

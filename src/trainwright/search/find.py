@@ -9,8 +9,8 @@ What is left out is left out by proof, for the objectives that rise with time (t
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
 
-Where a question asks for families (`families.py`), the best of each of so many families are found too, even if
-none of their strategies is among the best of all that are kept.
+Where a question asks for families (`families.py`), the best strategy of each of so many families is found
+too, even if it is not among the best of all that are kept.
 
 Where a question asks for mappings, all orders of parallel axes on the network are evaluated of the best
 strategies, and of the best with each set of degrees. That is no proof: a strategy far from the best in the
@@ -31,7 +31,7 @@ from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.legality import discouraged, illegal, plan_facts
 from trainwright.plan.strategy import Strategies
 from trainwright.search.ahead import work_ahead
-from trainwright.search.families import best_scores, family_codes, family_leaders
+from trainwright.search.families import family_codes, family_leaders
 from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.mappings import can_matter, mapped
@@ -287,11 +287,9 @@ def _can_count(question: Question, found: Found, candidates: Candidates, least: 
     limit = min(_reach(found), float(known.score[-1]) if len(known) == question.families != 0 else inf)
     if not question.families or limit <= found.bound or not len(candidates):
         return kept
-    both = join_candidates([candidates, found.leaders])
-    codes = family_codes(both)
-    led = best_scores(
-        replace(both, score=np.where(np.arange(len(both)) < len(least), inf, both.score)), codes
-    )
+    codes = family_codes(join_candidates([candidates, found.leaders]))
+    led = np.full(int(codes.max()) + 1, inf)  # by family: the score of its leader
+    led[codes[len(least) :]] = found.leaders.score
     return np.asarray(kept | ((least <= limit) & (least < led[codes[: len(least)]])))
 
 

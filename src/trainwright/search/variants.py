@@ -18,6 +18,7 @@ from trainwright.search.families import (
     WITHIN,
     PlanFamily,
     best_scores,
+    distinct_rows,
     family_codes,
     group_families,
 )
@@ -60,12 +61,12 @@ def _near(question: Question, found: Found) -> Candidates:
     """
     if not len(found.best):
         return found.best
-    known = _once(join_candidates([found.best, found.leaders]))
+    known = join_candidates([found.best, found.leaders])
     codes = family_codes(known)
     scores = best_scores(known, codes)
     last = np.sort(scores[np.isfinite(scores)])[: question.families][-1]
     is_asked = scores[codes] <= (1.0 + WITHIN) * last
-    near = known.take(is_asked & (known.score <= (1.0 + WITHIN) * scores[codes]))
+    near = _once(known.take(is_asked & (known.score <= (1.0 + WITHIN) * scores[codes])))
     beyond = (1.0 + WITHIN) * near.score > found.bound  # of these families, not all were kept
     if question.objective == "memory" or not beyond.any():
         return near
@@ -74,9 +75,11 @@ def _near(question: Question, found: Found) -> Candidates:
 
 def _once(candidates: Candidates) -> Candidates:
     """The candidates without repetitions."""
-    codes = distinct(candidates.strategies, KNOBS)[1]
-    _, first = np.unique(np.stack([codes, candidates.global_batch]), axis=1, return_index=True)
-    return candidates.take(np.sort(first))
+    return candidates.take(distinct_rows([candidates.global_batch, *_columns(candidates.strategies)])[0])
+
+
+def _columns(strategies: Strategies) -> list[Ints]:
+    return [getattr(strategies, knob) for knob in KNOBS]
 
 
 def _whole(question: Question, near: Candidates) -> Iterator[Candidates]:
@@ -113,7 +116,7 @@ def _added(question: Question, near: Candidates) -> Iterator[Candidates]:
     if any(each.counted for each in ladder):
         parts += _with_layers(question.job, strategies)
     tried = join_strategies([strategies, *parts])
-    first = distinct(tried, KNOBS)[0]
+    first = distinct_rows(_columns(tried))[0]
     new = tried.take(first[first >= len(near)])
     if len(new):
         yield _fitting(question, batch, new)
