@@ -1,6 +1,6 @@
 """The answer to a request: the search's result, summarized."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,20 +13,37 @@ from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
 from trainwright.search.check import check_constraints
+from trainwright.search.families import WITHIN, PlanFamily
 from trainwright.search.find import Found, Question, find_front, find_plans
 from trainwright.search.mappings import explain_order
 from trainwright.search.miss import nearest_miss
-from trainwright.search.rank import Candidates
+from trainwright.search.rank import Candidates, join_candidates
+from trainwright.search.variants import find_families
 
+_WITHIN = f"{WITHIN:.0%}".replace("%", " %")
 _BY_TIME = ("time", "cost")  # objectives by which the faster of two plans on one cluster is the better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanVariant:
+    """A strategy of a family that is within 1 % of the family's best."""
+
+    text: str
+    step_s: float
+    total_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Everything that is shown or written."""
+    """Everything that is shown or written.
+
+    `summaries` are the representatives of families, and `variants` has the equivalent strategies of each, the
+    representative first. Where every strategy is listed by itself, `variants` is empty.
+    """
 
     notes: tuple[str, ...]
     summaries: tuple[Summary, ...]
+    variants: tuple[tuple[PlanVariant, ...], ...]
     front: tuple[Summary, ...]
     limits: tuple[str, ...]
     what_if: tuple[WhatIf, ...]
@@ -36,6 +53,24 @@ class Answer:
     feasible: int
     request: Request
 
+    @property
+    def variant_counts(self) -> tuple[int, ...]:
+        """How many equivalent strategies each family has, its representative counted."""
+        return tuple(map(len, self.variants))
+
+    @property
+    def winners(self) -> tuple[str, ...]:
+        """The best strategy and those equivalent to it, as text."""
+        listed = tuple(each.text for each in self.variants[0]) if self.variants else ()
+        return listed or (str(self.summaries[0].strategy),)
+
+    @property
+    def best_line(self) -> str:
+        """The best strategy, and how many are equivalent to it."""
+        count = len(self.winners)
+        shown = f" ({count} variants within {_WITHIN})" if count > 1 else ""
+        return f"Best: {self.summaries[0].strategy}{shown}"
+
 
 def answer_of(request: Request) -> Answer:
     """Search and summarize; InfeasiblePlan if nothing fits."""
@@ -44,7 +79,9 @@ def answer_of(request: Request) -> Answer:
     found = find_plans(question)
     if not len(found.best):
         raise nearest_miss(question, found)
-    summaries = _summaries(request, found.best.take(slice(0, question.top)))
+    families = find_families(question, found) if question.families else ()
+    chosen = join_candidates([each.representative for each in families]) if families else found.best
+    summaries = _summaries(request, chosen.take(slice(0, question.top)))
     slower = float(_worth_s(question, found.roomier)[0] / _worth_s(question, found.best)[0])
     roomier_s = slower * summaries[0].step_s
     winner = summaries[0].strategy
@@ -52,8 +89,15 @@ def answer_of(request: Request) -> Answer:
     if winner.order != ORDERS[0]:
         mapping = (explain_order(replace(question.job, global_batch=summaries[0].global_batch), winner),)
     return Answer(
-        notes=(*request.notes, _searched(found), *mapping, *_riskier(request, found)),
+        notes=(
+            *request.notes,
+            _searched(question, found),
+            *_ranked(question),
+            *mapping,
+            *_riskier(request, found),
+        ),
         summaries=summaries,
+        variants=tuple(map(_variants, families)),
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
         what_if=_what_if(question, found),
@@ -83,10 +127,30 @@ def _riskier(request: Request, found: Found) -> tuple[str, ...]:
     return (f"{found.riskier.strategies[0]} would be {gain:.1%} faster at an OOM risk of {risk:.0%}",)
 
 
-def _searched(found: Found) -> str:
+def _searched(question: Question, found: Found) -> str:
+    why = "not supported by the stack" if question.objective == "memory" else "pruned by bounds"
+    pruned = f", the rest {why}" if found.evaluated < found.considered else ""
+    evaluated = f"{found.evaluated:,} evaluated ({found.feasible:,} fit)"
+    return f"Searched {found.considered:,} strategies, {evaluated}{pruned}"
+
+
+def _ranked(question: Question) -> tuple[str, ...]:
+    """A note on what the rows are."""
+    if not question.families:
+        return ()
+    first = "fastest" if question.objective == "time" else "best"
     return (
-        f"Considered {found.considered:,} strategies: {found.evaluated:,} evaluated, of which "
-        f"{found.feasible:,} fit; the rest cannot be better"
+        f"Ranked by {question.objective}, one row per set of parallel degrees and sharding; variants within "
+        f"{_WITHIN} of its {first} are one row (see --all-variants)",
+    )
+
+
+def _variants(family: PlanFamily) -> tuple[PlanVariant, ...]:
+    variants = family.variants
+    columns = (family.strategies, variants.step_s.tolist(), variants.total_bytes.tolist())
+    return tuple(
+        PlanVariant(text=text, step_s=step_s, total_bytes=total_bytes)
+        for text, step_s, total_bytes in zip(*columns, strict=True)
     )
 
 
@@ -134,7 +198,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "considered": answer.considered,
         "evaluated": answer.evaluated,
         "feasible": answer.feasible,
-        "plans": answer.summaries,
+        "plans": _plan_trees(answer),
         "front": answer.front,
         "limits": answer.limits,
         "what_if": answer.what_if,
@@ -142,9 +206,23 @@ def json_of(answer: Answer) -> Mapping[str, object]:
     }
 
 
+def _plan_trees(answer: Answer) -> Sequence[object]:
+    """The plans; each representative with the number of its family's variants, and what these are."""
+    if not answer.variants:
+        return answer.summaries
+    names = Summary.__dataclass_fields__
+    return [
+        {name: getattr(each, name) for name in names} | {"variants": len(own), "variant_strategies": own}
+        for each, own in zip(answer.summaries, answer.variants, strict=True)
+    ]
+
+
 def csv_rows(answer: Answer) -> list[dict[str, object]]:
-    """The strategies, one row each: rank, knobs, predictions, parts of time and memory."""
-    return [summary_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
+    """The strategies, one row each: rank, knobs, predictions, parts of time and memory, count of variants."""
+    rows = [summary_row(rank, each) for rank, each in enumerate(answer.summaries, start=1)]
+    if not answer.variants:
+        return rows
+    return [row | {"variants": count} for row, count in zip(rows, answer.variant_counts, strict=True)]
 
 
 def summary_row(rank: int, summary: Summary) -> dict[str, object]:

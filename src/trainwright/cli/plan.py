@@ -45,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")
     memory_limit.add_arguments(parser)
-    parser.add_argument("--top", default="10", metavar="N", help="strategies to show (default: 10)")
+    parser.add_argument("--top", default="10", metavar="N", help="plans to show (default: 10)")
+    parser.add_argument(
+        "--all-variants",
+        action="store_true",
+        help="every strategy by itself, also those that differ neither in parallel degrees nor in sharding",
+    )
     parser.add_argument("--pareto", action="store_true", help="also the front of time against memory")
     parser.add_argument(
         "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NOT_OF_TABLES = (
     "batch_tokens", "batch_range", "seq", "objective", "fix", *(f"max_{knob}" for knob in LIMITED), "pareto",
     "flexible", "tokens", "target_loss", "scaling_law", "critical_batch", "max_days", "max_dollars",
-    "devices_range", "oom_risk", "headroom", *interruptions.NAMES,
+    "devices_range", "all_variants", "oom_risk", "headroom", *interruptions.NAMES,
 )  # fmt: skip
 _OF_SMALLEST = ("max_days", "max_dollars")
 

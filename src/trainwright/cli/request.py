@@ -43,6 +43,7 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
     priced = parse_terms(options, subject, tuple(batch * subject.seq for batch in batches))
     objective(options.objective)
     filled_share, memory_note = parse_filled_share(options, subject.memory_spread)
+    top = parse_whole(options.top, "--top")
     job = Job(
         graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
         seq=subject.seq, global_batch=batches[0],
@@ -52,7 +53,7 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
             mappings=True, filled_share=filled_share,
             job=job, batches=batches,
             fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
-            objective=options.objective, top=parse_whole(options.top, "--top"),
+            objective=options.objective, top=top, families=0 if options.all_variants else top,
             critical_batch_tokens=priced.terms.critical_batch_tokens,
             dollars_per_kwh=priced.terms.dollars_per_kwh,
         ),

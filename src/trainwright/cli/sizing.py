@@ -12,8 +12,8 @@ from trainwright.model.totals import model_flops
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.report.summary import Summary, summarize
 from trainwright.search.check import check_constraints
-from trainwright.search.find import find_plans
 from trainwright.search.miss import nearest_miss
+from trainwright.search.variants import find_winner
 from trainwright.units import render_si
 
 _BETWEEN = (5, 6, 7)  # quarters of the count below the smallest that meets the limits, tried in turn
@@ -91,18 +91,17 @@ def _best(options: argparse.Namespace, count: int, *, is_last: bool = False) -> 
     """The best plan on so many devices, or nothing where none is legal or fits; the last hope tells why."""
     try:
         request = parse_request(options, count)
-        question = replace(request.question, top=1)
+        question = request.question
         check_constraints(question)
-        found = find_plans(question)
+        found, best = find_winner(question)
     except TrainwrightError:
         if is_last:
             raise
         return {}
-    if not len(found.best):
+    if not len(best):
         if is_last:
             raise nearest_miss(question, found)
         return {}
-    best = found.best.take(slice(0, 1))
     job = replace(question.job, global_batch=best.global_batch)
     return {count: summarize(job, best.strategies, request.terms)[0]}
 

@@ -223,7 +223,8 @@ def _settled(question: Question, job: Job, candidates: Candidates, result: Estim
 def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Candidates, Flags]:
     """Strategies as candidates, and which of them fit and can be run."""
     result = estimate(_unbounded(job), strategies, detail=False)
-    return _candidates(question, job, strategies, result), _fit(job, result, question.filled_share) & _runs(job, strategies)
+    fit = _fit(job, result, question.filled_share) & _runs(job, strategies)
+    return _candidates(question, job, strategies, result), fit
 
 
 def _evaluate(

@@ -35,11 +35,14 @@ _MORE_LAYERS = (1, 2, 3)  # recomputed beyond the fewest that fit, in the units 
 
 
 def find_winner(question: Question) -> tuple[Found, Candidates]:
-    """What a search finds, and the representative of its first family: empty if nothing fits."""
-    question = replace(question, top=1, families=1)
+    """What a search finds, and the first plan of its ranking: empty if nothing fits.
+
+    That is the representative of the first family, or the best strategy if no families are asked for.
+    """
+    question = replace(question, top=1, families=min(question.families, 1))
     found = find_plans(question)
-    families = find_families(question, found)
-    return found, families[0].representative if families else found.best
+    families = find_families(question, found) if question.families else ()
+    return found, families[0].representative if families else found.best.take(slice(0, 1))
 
 
 def find_families(question: Question, found: Found) -> tuple[PlanFamily, ...]:

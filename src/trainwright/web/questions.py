@@ -111,6 +111,9 @@ class Plan(Subject, RunTerms):
     objective: Literal["time", "cost", "energy", "memory"] = "time"
     fix: list[Fixed] = Field(default_factory=list, max_length=20)
     top: Annotated[int, Field(ge=1, le=200)] = 20
+    all_variants: bool = Field(
+        default=False, description="every strategy by itself, not one of each set of degrees and sharding"
+    )
     pareto: bool = Field(
         default=False, description="also the front of time against memory, which takes longer"
     )
@@ -140,6 +143,7 @@ class Plan(Subject, RunTerms):
         for each in self.fix:
             words += ["--fix", each]
         words += ["--top", str(self.top)] if self.top != 10 else []
+        words += ["--all-variants"] if self.all_variants else []
         return [*words, *(["--pareto"] if self.pareto else [])]
 
 

@@ -294,7 +294,7 @@ async function planPage(question) {
 function planAnswer(found, question, signal, more) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
   const stage = el("section", { id: "stages" });
-  const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
+  const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, variants: each.variants ?? 1, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
   const columns = [
     { name: "strategy", of: (row) => row.strategy.text, left: true }, { name: "step", of: (row) => row.step_s, show: Charts.seconds },
     { name: "range", of: (row) => `${Charts.seconds(row.low_s)} – ${Charts.seconds(row.high_s)}`, key: (row) => row.low_s },
@@ -302,6 +302,7 @@ function planAnswer(found, question, signal, more) {
     { name: "MFU", of: (row) => row.mfu, show: (v) => `${(100 * v).toFixed(1)} %` }, { name: "memory", of: (row) => row.total_bytes, show: (v) => `${(v / GIB).toFixed(1)} GiB` },
     { name: "$/M tokens", of: (row) => row.budget.dollars_per_million_tokens, show: (v) => v.toPrecision(3) }, { name: "J/token", of: (row) => row.joules_per_token, show: (v) => v.toPrecision(3) },
     { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
+    { name: "variants within 1 %", of: (row) => row.variants ?? 1 },
   ];
   const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch) });
   const place = drawn.charts().find(([name]) => name === "time_memory");
@@ -315,7 +316,7 @@ function planAnswer(found, question, signal, more) {
       fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(1)} on the fullest device`),
       fact(`${Charts.number(budget.days)} days`, `for ${Charts.si(budget.tokens)} tokens`), fact(`$${Math.round(budget.dollars).toLocaleString("en")}`, `$${budget.dollars_per_million_tokens.toPrecision(3)} a million tokens`),
       fact(Charts.si(best.power_w, "W"), `${Math.round(best.device_w)} W a device, ${best.joules_per_token.toPrecision(3)} J a token`)),
-    table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
+    table(`${found.plans.length} best plans of ${found.considered.toLocaleString("en")} strategies, which differ in parallel degrees or sharding`, found.plans, columns, timeline), drawn, stage,
     el("section", {}, el("h2", {}, "What limits it"), el("ul", {}, found.limits.map((each) => el("li", {}, each)))),
     assumptions(found.notes),
     leaving("plan", found.command, found, found.algorithms ? () => islandRows(found) : rows, () => [...more(), ...drawn.charts(), ...(stage.charts ? stage.charts() : [])], planFiles(found)),
