@@ -21,6 +21,7 @@ FAMILY_KNOBS = ("dp", "tp", "cp", "pp", "ep", "etp", "zero", "shard")  # what th
 WITHIN = 0.01  # of the best score of a family: variants that close are equivalent
 USUAL_VPP = 4  # more virtual stages count as an unusual knob
 _CLASS = 0.05  # of the capacity: plans whose memory is in one class are equally full
+_AMPLE = 0.75  # of the capacity: plans that fill less are equally safe, at an OOM risk of about 1 % or below
 # Several precisions are compared only if a user asks, so plans of two are never variants of one.
 _KEPT = (*FAMILY_KNOBS, "precision")
 _FEW = 4096
@@ -62,7 +63,8 @@ def representative_key(candidates: Candidates, capacity_bytes: float) -> tuple[A
     The memory class, the count of unusual knobs, the score, then each knob, so that no two are equal.
     """
     # A share that is a whole number of classes but for rounding stays in the lower one.
-    classes = np.ceil(candidates.total_bytes / capacity_bytes / _CLASS - 1e-9)
+    share = np.maximum(candidates.total_bytes / capacity_bytes, _AMPLE)
+    classes = np.ceil(share / _CLASS - 1e-9)
     knobs = (getattr(candidates.strategies, field.name) for field in fields(Strategies))
     return classes, unusual_knobs(candidates.strategies), rounded(candidates.score), *knobs
 
