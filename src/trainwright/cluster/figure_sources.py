@@ -11,7 +11,7 @@ Confidence = Literal["certain", "secondary", "derived", "unverified"]
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 SOURCE_KEYS = ("figures", "document", "date", "confidence", "note")
 _PLAIN = ("compute_units", "buffer", "idle_power", "peak_power", "price_per_hour")
-_OF_TIER = ("capacity", "usable_memory", "bandwidth", "latency")
+_OF_TIER = ("capacity", "usable_memory", "bandwidth", "latency", "update_bandwidth")
 _DATE = re.compile(r"20\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?|20\d\d-20\d\d")
 
 

@@ -219,6 +219,9 @@ class _Builder:
         # ZeRO-3 holds its shard and what is gathered, never more than everything.
         weights = np.where(strategies.zero == 3, np.minimum(own + widths.weight * gathered, every), every)
         kept = whole if layout.whole_gradients else share(2)
+        if layout.whole_with_pipeline:
+            during = (strategies.pp > 1) & (strategies.zero >= 2)
+            weights, kept = np.where(during, whole, weights), np.where(during, whole, kept)
         several = strategies.dp * strategies.cp > 1
         scattered = np.where((strategies.zero >= 2) & several, layout.unit_gradient_bytes * unit, 0.0)
         buckets = np.where((strategies.zero >= 1) & several, layout.bucket_bytes, 0.0)

@@ -65,7 +65,7 @@ class Capability:
     unlisted_vpp: int = 0  # chunks a stage where no model is known whose layers could be listed; 0: any
     layer_split: str = "any"  # stages of unequal numbers of layers can be stated
     zeros: tuple[int, ...] = (0, 1, 2, 3)
-    pipeline_zeros: tuple[int, ...] = (0, 1, 3)  # with pp > 1
+    pipeline_zeros: tuple[int, ...] = (0, 1, 2, 3)  # with pp > 1
     expert_zeros: tuple[int, ...] = (0, 1, 2, 3)  # with ep > 1
     hybrid_zeros: tuple[int, ...] = (1, 2, 3)  # whose shards may span fewer than all ranks
     hybrid_whole_cp: bool = False  # shard groups are whole groups of context parallelism

@@ -16,4 +16,5 @@ class StateLayout:
     unit_gradient_bytes: float = 6.0  # per parameter of one unit, with ZeRO-2 and 3
     whole_ends: bool = False  # embedding and head are gathered once and kept, with ZeRO-3
     whole_gradients: bool = False  # gradients stay unsharded until the last microbatch
+    whole_with_pipeline: bool = False  # with pp, ZeRO-2 and 3 keep weights and gradients whole
     bucket_bytes: float = 0.0  # buffers of reductions and gathers, with ZeRO-1 and above

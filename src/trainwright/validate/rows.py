@@ -72,6 +72,7 @@ def parse_case(row: Row) -> Case:
     devices = _whole(row, "gpus")
     framework = _text(row, "framework") or _framework_of(row)
     graph = _graph(row)
+    _refuse_unmodelled(row)
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
@@ -88,6 +89,14 @@ def parse_case(row: Row) -> Case:
         optimizer=_listed(row, "optimizer", OPTIMIZERS),
         grad_dtype=_listed(row, "grad_dtype", GRADIENT_BYTES),
     )
+
+
+def _refuse_unmodelled(row: Row) -> None:
+    """Raise for a run that no strategy describes: partial offloading, or weights that are frozen."""
+    if (offload := _text(row, "offload").lower()) not in ("", "none"):
+        raise _bad("offload", offload, "is not one of a strategy's")
+    if "lora" in (workload := _text(row, "workload").lower()):
+        raise _bad("workload", workload, "freezes weights, which is not predicted")
 
 
 def _text(row: Row, name: str) -> str:
