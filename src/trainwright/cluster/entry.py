@@ -28,15 +28,8 @@ DEVICE_KEYS = (
 )  # fmt: skip
 NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "level")
 TIER_KEYS = (
-    "name",
-    "capacity",
-    "usable_memory",
-    "bandwidth",
-    "latency",
-    "access",
-    "shared",
-    "update_bandwidth",
-)
+    "name", "capacity", "usable_memory", "bandwidth", "latency", "access", "shared", "update_bandwidth",
+)  # fmt: skip
 _MOST_USABLE = 1.02  # of the nominal size: Google rounds 95.74 GiB of a TPU v5p to 95
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
