@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8, a global batch of 512, 64 devices
+# fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices.
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
@@ -36,7 +37,9 @@ PLAN_ARGS=(
     --data-parallel-sharding-strategy optim_grads_params
     --ckpt-format fsdp_dtensor
     --no-gradient-accumulation-fusion
+    --fsdp-double-buffer
     --init-model-with-meta-device
+    --megatron-fsdp-main-grads-dtype fp32
     --num-distributed-optimizer-instances 8
     --optimizer-cpu-offload
     --optimizer-offload-fraction 1.0
@@ -47,6 +50,7 @@ PLAN_ARGS=(
     --bf16
     --fp8-format hybrid
     --fp8-recipe tensorwise
+    --fp8-param-gather
     --overlap-grad-reduce
     --overlap-param-gather
     --use-mcore-models

@@ -12,6 +12,7 @@ from trainwright.export.reading.launch_flags import Flags, parse_flags
 from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
 from trainwright.export.reading.megatron_job import job_of
 from trainwright.export.reading.megatron_model import read_model
+from trainwright.export.reading.megatron_optimizer import optimizer_remarks, read_grad_dtype, read_optimizer
 from trainwright.export.reading.megatron_rules import refusals
 from trainwright.export.reading.megatron_scope import check_program, check_scope
 from trainwright.export.reading.megatron_stages import read_split, split_notes
@@ -91,6 +92,7 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
         stack="megatron-deepspeed" if flags.has("deepspeed") else "megatron-core",
         seq=flags.whole("seq-length", 0) or None,
         architecture=None if stated.architecture else arch, notes=notes,
+        optimizer=read_optimizer(flags), grad_dtype=read_grad_dtype(flags),
     )  # fmt: skip
 
 
@@ -247,13 +249,15 @@ _USUAL_VALUES = {
     "transformer-impl": ("transformer_engine",),
     "attention-backend": ("flash", "fused", "auto"),
     "optimizer-offload-fraction": ("1.0", "1"),
-    "fp8-recipe": ("delayed", "tensorwise"),
+    "fp8-recipe": ("delayed", "tensorwise", "mxfp8"),
 }
 
 
 def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
     """What to say of values that are read and are predicted as others."""
-    yield from optimizer_note(flags.word("optimizer", "adam"))
+    if not read_optimizer(flags):
+        yield from optimizer_note(flags.word("optimizer", "adam"))
+    yield from optimizer_remarks(flags)
     odd = [
         f"--{name} {flags.word(name, '')}"
         for name, usual in _USUAL_VALUES.items()
