@@ -38,7 +38,7 @@ def render(handover: Handover, notes: list[str]) -> str:
         tree["context_parallel_strategy"] = CP_STRATEGIES[strategy.cp_kind]
     tree |= _batch(handover)
     tree |= {
-        "remat_policy": REMAT[strategy.recompute],
+        **_remat(strategy),
         "optimizer_memory_host_offload": strategy.offload == "optimizer",
         "dtype": DTYPES[strategy.precision], "quantization": "fp8" if strategy.precision == "fp8" else "",
     }  # fmt: skip
@@ -51,6 +51,15 @@ def render(handover: Handover, notes: list[str]) -> str:
     return comment(notes) + render_yaml(
         tree | (_model(handover.architecture) if handover.architecture else {})
     )
+
+
+def _remat(strategy: Strategy) -> dict[str, object]:
+    """What is recomputed and what waits on the host: all that `minimal` keeps, or the input of each layer."""
+    if strategy.offload != "activations":
+        return {"remat_policy": REMAT[strategy.recompute]}
+    if strategy.recompute == "full":
+        return {"remat_policy": "custom", "decoder_layer_input": "offload"}
+    return {"remat_policy": "minimal_offloaded"}
 
 
 def degrees(strategy: Strategy) -> dict[str, int]:

@@ -344,9 +344,11 @@ class _Rules:
         yield from self._say("offload", broken, f"offloads the optimizer with zero {has}")
         if not able.activation_offload_pipeline:
             yield from self._say("offload", activations & (s.pp > 1), "offloads activations without pp")
-        if not able.activation_offload_recompute:
-            broken = activations & (s.recompute != RECOMPUTES.index("none"))
-            yield from self._say("offload", broken, "offloads activations without recomputation")
+        if able.activation_offload_recomputes:
+            codes = [RECOMPUTES.index(name) for name in able.activation_offload_recomputes]
+            has = ", ".join(able.activation_offload_recomputes)
+            broken = activations & ~np.isin(s.recompute, codes)
+            yield from self._say("offload", broken, f"offloads activations with recomputation {has}")
 
     def precision(self) -> Iterator[Violation]:
         """Number formats, and communication that is not overlapped."""

@@ -8,6 +8,15 @@ from types import MappingProxyType
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.load import load_entry
+from trainwright.plan.recompute_modules import canonical_recompute
+from trainwright.plan.recompute_policies import (
+    MAXTEXT_POLICIES,
+    MEGATRON_DEFAULT,
+    MEGATRON_LABELS,
+    MEGATRON_NORM,
+    SELECTIVE_AC,
+    megatron_norm,
+)
 from trainwright.plan.strategy import Strategy
 from trainwright.search.published_recipe import PRECISION_OF, PublishedRecipe
 from trainwright.search.recipe_defaults import AssumedSetting, fill_defaults
@@ -66,7 +75,6 @@ _ADAMS = ("adam", "adamw", "decoupled_adamw", "adam_pax")
 _LAYER_INPUT = "decoder_layer_input"  # MaxText's name for what full recomputation keeps
 # What the strategy's fp8 and fp4 are, as exporters write them.
 _PLAIN_PRECISIONS = ("fp32", "bf16", "fp8-delayed", "nvfp4")
-_MOE_SELECTIVE = {"layernorm", "moe_act"}  # what the strategy's selective recomputation frees of experts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +181,23 @@ def _recompute(recipe: PublishedRecipe, model: Architecture, vpp: int) -> tuple[
     if recipe.recompute in ("", "none"):
         return "none", 0
     if recipe.stack == "maxtext":
-        return ("selective" if recipe.recompute == "minimal" else "full"), 0
+        return MAXTEXT_POLICIES.get(recipe.recompute, "full"), 0
+    if recipe.stack.startswith("torchtitan") and recipe.recompute == "selective":
+        return SELECTIVE_AC, 0
     if recipe.recompute == "selective":
-        # Fused attention keeps no scores, so that recomputing it frees nothing.
-        return ("none" if recipe.recompute_modules == ("core_attn",) else "selective"), 0
+        return canonical_recompute("+".join(_modules(recipe, model)) or "none"), 0
     layers = (recipe.recompute_layers or 0) * vpp if recipe.recompute_method == "block" else 0
     return "full", layers if layers < -(-model.layers // recipe.pp) else 0
+
+
+def _modules(recipe: PublishedRecipe, model: Architecture) -> Iterator[str]:
+    """The modules that Megatron's labels name; a label of a part that no model here has is none."""
+    for label in recipe.recompute_modules or (MEGATRON_DEFAULT,):
+        if label == MEGATRON_NORM:
+            norm = megatron_norm(latent=bool(model.kv_lora_rank), experts=bool(model.experts))
+            yield from [norm] if norm else []
+        elif label in MEGATRON_LABELS:
+            yield MEGATRON_LABELS[label]
 
 
 def _offload(recipe: PublishedRecipe, model: Architecture) -> str:
@@ -230,11 +249,10 @@ def _unexpressed(
 def _memory_settings(recipe: PublishedRecipe, model: Architecture) -> Iterator[tuple[str, str]]:
     """Recomputation and offload."""
     plain = not recipe.saved_modules or set(recipe.saved_modules) == {_LAYER_INPUT}
-    if recipe.recompute == "selective" and not (
-        model.experts and set(recipe.recompute_modules) == _MOE_SELECTIVE
-    ):
-        yield "recompute_modules", " ".join(recipe.recompute_modules)
-    elif recipe.recompute not in ("", "none", "selective", "minimal", "full", "custom") or not plain:
+    unknown = [each for each in recipe.recompute_modules if each not in (*MEGATRON_LABELS, MEGATRON_NORM)]
+    if recipe.recompute == "selective" and unknown and not recipe.stack.startswith("torchtitan"):
+        yield "recompute_modules", " ".join(unknown)
+    elif recipe.recompute not in ("", "selective", "custom", *MAXTEXT_POLICIES) or not plain:
         yield "recompute_modules", " ".join((recipe.recompute, *recipe.saved_modules))
     if recipe.recompute_method == "uniform" and (recipe.recompute_layers or 1) > 1:
         yield "recompute_method", f"uniform {recipe.recompute_layers}"

@@ -81,7 +81,7 @@ class Capability:
     optimizer_offload_zeros: tuple[int, ...] = (0, 1, 2, 3)
     counts_offloaded_layers: bool = False  # activations go to the host by a number of layers
     activation_offload_pipeline: bool = True  # with pp > 1
-    activation_offload_recompute: bool = True  # together with recomputation
+    activation_offload_recomputes: tuple[str, ...] = ()  # recomputations that it goes with; none stated: any
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16", "fp8", "fp4")
     unaccumulated_precisions: tuple[str, ...] = ()  # that exclude gradient accumulation
     optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # the first is what it runs unless stated

@@ -13,6 +13,7 @@ from trainwright.export.reading.yaml_text import check_names, flatten, matter_no
 from trainwright.model.architecture import Architecture
 from trainwright.model.config_fields import Config
 from trainwright.model.load import check_sizes, load_entry
+from trainwright.plan.recompute_policies import MAXTEXT_POLICIES
 from trainwright.plan.strategy import Strategy
 
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
@@ -41,7 +42,7 @@ def read_maxtext(tree: Mapping[str, Any], text: str, source: str, stated: Stated
         schedule="1f1b" if pp == 1 else "interleaved" if vpp > 1 else "gpipe",
         zero=3 if sharded > 1 else 1 if config.flag("shard_optimizer_over_data", False) else 0,
         shard=sharded if sharded > 1 else 0, micro_batch=micro, recompute=recompute,
-        offload="optimizer" if config.flag("optimizer_memory_host_offload", False) else "none",
+        offload=_offload(config),
         precision=precision,
     )  # fmt: skip
     return Configured(
@@ -122,9 +123,24 @@ def _cp_kind(config: Config) -> str:
     return known[name]
 
 
+def _offload(config: Config) -> str:
+    """What waits on the host."""
+    policy = config.word("remat_policy", "full")
+    input_waits = policy == "custom" and config.word("decoder_layer_input", "device") == "offload"
+    activations = policy == "minimal_offloaded" or input_waits
+    optimizer = config.flag("optimizer_memory_host_offload", False)
+    return {(True, True): "both", (True, False): "optimizer", (False, True): "activations"}.get(
+        (optimizer, activations), "none"
+    )
+
+
 def _recompute(config: Config) -> tuple[str, tuple[str, ...]]:
     """What is recomputed, and what to say of a policy that keeps something else."""
     name = config.word("remat_policy", "full")
+    if name == "minimal_offloaded":
+        return MAXTEXT_POLICIES["minimal"], ()
+    if name == "custom" and config.word("decoder_layer_input", "device") == "offload":
+        return "full", ()
     exact = {theirs: ours for ours, theirs in REMAT.items()}
     if name in exact:
         return exact[name], ()
