@@ -1,6 +1,7 @@
 """What a Python function sets on a configuration of Megatron-Bridge, read without running it."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from trainwright.export.reading.torchtitan_registry import UnresolvedValue
 
 _SECTIONS = ("model", "train", "ddp", "optimizer", "dist", "comm_overlap", "mixed_precision")
 _MOST_LISTED = 20
+_DTYPE = re.compile(r"torch\.(float32|bfloat16|float16|uint8)")  # stated as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,4 +171,5 @@ def _value(value: ast.expr) -> object:
     try:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return UnresolvedValue(text=ast.unparse(value)[:80])
+        text = ast.unparse(value)
+        return text if _DTYPE.fullmatch(text) else UnresolvedValue(text=text[:80])
