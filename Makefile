@@ -11,7 +11,7 @@ ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo recipes architectures fuzz clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo recipes architectures fuzz closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -83,6 +83,9 @@ architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of
 
 fuzz: .venv/.installed-dev  ## 10,000 mutated inputs over all readers; those that fail are kept in report/fuzz
 	$(BIN)/python -m tests.fuzz.run --count 10000 --seed 7
+
+closure: .venv/.installed-dev  ## docs/closure.md: the ten best plans of 30 models under every stack, exported and read back: half an hour
+	$(BIN)/python -m tests.closure.run
 
 clean:  ## forget the environment and the report
 	rm -rf .venv report

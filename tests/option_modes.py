@@ -89,6 +89,18 @@ _ADVISE = {
 ADVICE = (
     CommandMode(name="advise-strategy", words=("advise", "dp4", "h100:4", "--model", DENSE), samples=_ADVISE),
     CommandMode(name="advise-script", words=("advise", str(FOLDER / "train.sh"), "h100:4"), samples=_ADVISE),
+    *(
+        CommandMode(
+            name=f"advise-{file}", words=("advise", str(FOLDER / file), "h100:4", *more), samples=_ADVISE
+        )
+        for file, more in (
+            ("nanotron.yaml", ()),
+            ("maxtext.yaml", ()),
+            ("accelerate.yaml", ("--model", DENSE)),
+            ("bridge.py", ("--model", DENSE)),
+            ("own.plan", ("--model", DENSE)),
+        )
+    ),
 )
 _EXPORT = {
     "--to": "slurm", "--out": "written", "--model": "llama3-70b", "--cluster": "v100:4", "--per-node": "2",

@@ -162,5 +162,5 @@ def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batc
     for note in (*configured.notes, *legality_notes(configured, subject, job)):
         if "considered" in note or "refuse" in note or "predicted" in note:
             yield note
-    if configured.stack != case.stack.partition("@")[0]:
+    if configured.stack.partition("@")[0] != case.stack.partition("@")[0]:
         yield f"stack {configured.stack}"

@@ -8,8 +8,7 @@ from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
 
 AXES = ("tp", "cp", "pp", "vpp", "ep", "etp")  # parallel axes besides dp
-_NONE: Mapping[str, str] = MappingProxyType({})
-_NO_BYTES: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+_NO_BYTES: Mapping[str, Mapping[str, float]] = {}
 
 # The conditions on the number of microbatches M that a schedule may have, for p stages and v chunks a stage.
 MICROBATCH_RULES = MappingProxyType(
@@ -60,7 +59,7 @@ class Capability:
     cp_shards: bool = False  # context parallelism is part of the sharded data parallelism: needs ZeRO-2 or 3
     ep_shards: bool = False  # so is expert parallelism: shard groups are whole groups of experts
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")
-    microbatches: Mapping[str, str] = field(default_factory=lambda: _NONE)  # rule by schedule
+    microbatches: Mapping[str, str] = field(default_factory=dict)  # rule by schedule
     most_vpp: int = 64
     unlisted_vpp: int = 0  # chunks a stage where no model is known whose layers could be listed; 0: any
     layer_split: str = "any"  # stages of unequal numbers of layers can be stated

@@ -123,10 +123,9 @@ def _capability(stack: str, table: Mapping[str, Any], file: str) -> Capability:
         if rule not in MICROBATCH_RULES:
             raise UnknownName(f"{file}: microbatches", rule, MICROBATCH_RULES)
     if "microbatches" in values:
-        values["microbatches"] = MappingProxyType(dict(values["microbatches"]))
+        values["microbatches"] = dict(values["microbatches"])
     if "weight_bytes" in values:
-        tables = {name: MappingProxyType(dict(each)) for name, each in values["weight_bytes"].items()}
-        values["weight_bytes"] = MappingProxyType(tables)
+        values["weight_bytes"] = {name: dict(each) for name, each in values["weight_bytes"].items()}
     if "state" in values:
         values["state"] = _state(values["state"], file)
     return Capability(stack=stack, **values)

@@ -40,7 +40,7 @@ class _Sharding:
 def read_accelerate(tree: Mapping[str, Any], text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan of a configuration; batches are the training script's, or on a launch line in a comment."""
     known, values = load_known("accelerate"), flatten(tree, source)
-    check_names(known, values, source)
+    check_names(known, values, source, model_stated=stated.architecture is not None)
     config = Config(values=tree, source=source)
     kind = config.word("distributed_type", "NO")
     if kind not in _KINDS:

@@ -32,7 +32,7 @@ def read_bridge(text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan that one function of the text sets."""
     found = read_values(text, source, stated.function)
     values = {name: value for name, value in found.values.items() if name != "mixed_precision"}
-    kinds = {name: _class_of(name) for name in values}
+    kinds = {name: class_of(name) for name in values}
     _check_scope(values, kinds, source, model_stated=stated.architecture is not None)
     for name in _NEEDED:
         if name not in values and not (name == "train.micro_batch_size" and stated.micro_batch):
@@ -46,14 +46,14 @@ def read_bridge(text: str, source: str, stated: StatedSettings) -> Configured:
     precision, notes = _precision(found, source)
     if stated.precision is None:
         stated_model = replace(stated_model, precision=precision)
-    read = plan_of_flags(_flags(values, kinds, found, source), stated_model)
+    read = plan_of_flags(_flags(values, found, source), stated_model)
     return replace(
         read, stack="nemo", model=None if stated.architecture else model, architecture=None,
         notes=(*_not_considered(values, kinds), *notes, *_call_notes(found), *read.notes),
     )  # fmt: skip
 
 
-def _class_of(name: str) -> str:
+def class_of(name: str) -> str:
     """The class of a field: its own, or that of the Megatron-LM flag of the same name."""
     kind = load_known("bridge").class_of(name)
     if kind != "unknown":
@@ -98,12 +98,12 @@ def _call_notes(found: BridgeValues) -> Iterator[str]:
         yield f"Not read: {', '.join(dict.fromkeys(found.calls))}, which may change the configuration."
 
 
-def _flags(values: Mapping[str, object], kinds: Mapping[str, str], found: BridgeValues, source: str) -> Flags:
+def _flags(values: Mapping[str, object], found: BridgeValues, source: str) -> Flags:
     """The fields by the names of Megatron-LM's flags."""
     renamed = load_table("bridge")["flags"]
     words: dict[str, tuple[object, ...]] = {}
     for name, value in _settled(values, source).items():
-        if kinds[name] != "understood" or value is None or value is False:
+        if class_of(name) != "understood" or value is None or value is False:
             continue
         section, _, field = name.partition(".")
         flag = renamed.get(name, field.replace("_", "-") if section in _READ_SECTIONS else "")

@@ -25,7 +25,7 @@ _LLAMAS = ("llama2", "mistral", "mixtral")
 def read_maxtext(tree: Mapping[str, Any], text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan of a configuration; one axis of -1 takes the devices that are left."""
     known, values = load_known("maxtext"), flatten(tree, source)
-    check_names(known, values, source)
+    check_names(known, values, source, model_stated=stated.architecture is not None)
     config = Config(values=tree, source=source)
     axes = _axes(config, stated.devices)
     model, found = _model(config, source)
@@ -166,6 +166,12 @@ def _precision(config: Config, stated: StatedSettings) -> tuple[str, tuple[str, 
     return types[dtype], ()
 
 
+def _is_gated(config: Config) -> bool:
+    """Whether two products are multiplied, as a list of two activations says."""
+    found = config.values.get("mlp_activations", ["silu", "linear"])
+    return isinstance(found, list) and len(found) == 2
+
+
 def _model(config: Config, source: str) -> tuple[str | None, Architecture | None]:
     """The model: the catalog's by its name, or a decoder by its sizes."""
     name = config.word("model_name", "default")
@@ -183,7 +189,8 @@ def _model(config: Config, source: str) -> tuple[str | None, Architecture | None
     sizes = [config.whole(each) for each in _SIZES]
     found = Architecture(
         name="configured", hidden=sizes[0], heads=sizes[1], layers=sizes[2], ffn=sizes[3], vocab=sizes[4],
-        kv_heads=config.whole("base_num_kv_heads", 0), head_dim=config.whole("head_dim", 128), gated=True,
+        kv_heads=config.whole("base_num_kv_heads", 0), head_dim=config.whole("head_dim", 128),
+        gated=_is_gated(config),
         tied=config.flag("logits_via_embedding", False), max_seq=config.whole("max_target_length", _SEQ),
         experts=experts if experts > 1 else 0,
         top_k=config.whole("num_experts_per_tok", 1) if experts > 1 else 0,

@@ -18,16 +18,16 @@ from trainwright.plan.strategy import Strategy
 def read_nanotron(tree: Mapping[str, Any], text: str, source: str, stated: StatedSettings) -> Configured:
     """The plan of a configuration; it states on how many devices it runs."""
     known, values = load_known("nanotron"), flatten(tree, source)
-    check_names(known, values, source)
+    check_names(known, values, source, model_stated=stated.architecture is not None)
     config = Config(values=tree, source=source)
     parallel, tokens, model = (config.part(name) for name in ("parallelism", "tokens", "model"))
     optimizer = config.part("optimizer")
-    pp = parallel.whole("pp")
+    pp, engine = parallel.whole("pp"), _engine(parallel)
     strategy = Strategy(
         dp=parallel.whole("dp"), tp=parallel.whole("tp"), pp=pp,
         cp=parallel.whole("context_parallel_size", 1),
         ep=parallel.whole("expert_parallel_size", 1), sp=_is_split_sequence(parallel),
-        schedule=_engine(parallel) if pp > 1 else "1f1b", zero=optimizer.whole("zero_stage", 0),
+        schedule=engine if pp > 1 else "1f1b", zero=optimizer.whole("zero_stage", 0),
         micro_batch=stated.micro_batch or tokens.whole("micro_batch_size"), recompute=_recompute(parallel),
         precision=stated.precision or _precision(model),
     )  # fmt: skip

@@ -34,7 +34,8 @@ def read_torchtitan(text: str, source: str, stated: StatedSettings) -> Configure
     strategy = canonical(_strategy(settings, parallel, stated, batch, layers))
     total = batch.total(strategy.dp)
     return Configured(
-        strategy=strategy, global_batch=total, stack="torchtitan", model=model, seq=batch.seq,
+        strategy=strategy, global_batch=total, model=model, seq=batch.seq,
+        stack="torchtitan@0.2.2" if settings.form == "toml" else "torchtitan",
         notes=(
             *settings.notes, *_precision_notes(settings), *optimizer_note(_optimizer(settings)),
             *batch.notes, *_rounds(batch, strategy, total), *_base_notes(settings, pp),

@@ -71,12 +71,19 @@ def _flattened(tree: Mapping[Any, Any], prefix: str, depth: int) -> Iterator[tup
             yield f"{prefix}{name}", value
 
 
-def check_names(known: KnownSettings, values: Mapping[str, object], source: str) -> None:
-    """Raise for a setting that is not known, and for one that is refused and not off."""
+def check_names(
+    known: KnownSettings, values: Mapping[str, object], source: str, *, model_stated: bool
+) -> None:
+    """Raise for a setting that is not known, and for one that is refused and not off.
+
+    One that makes another model is accepted where the user states the model.
+    """
     for name, value in values.items():
         kind = known.class_of(name)
         if kind == "unknown":
             raise UnknownName(f"{source}: setting", name, known.names)
+        if kind == "model" and model_stated:
+            continue
         if kind in _REFUSED and not is_off(value) and value not in known.usual.get(name, ()):
             rule, remedy = _REFUSED[kind]
             raise BadInput(f"{source}: {name}", shown(value), rule, remedy)
