@@ -19,7 +19,7 @@ class TestPlan:
         result = trainwright(*SMALL, "--tokens", "300B")
         assert result.returncode == 0, result.stderr
         for words in ("strategy", "MFU", "days", "kWh", "Time of a step", "Memory of the fullest device",
-                      "What limits it", "What if", "memory capacity", "latency", "Considered"):  # fmt: skip
+                      "What limits it", "What if", "memory capacity", "latency", "Searched"):  # fmt: skip
             assert words in result.stdout
         assert max(map(len, result.stdout.splitlines())) <= 100
 
