@@ -11,6 +11,7 @@ from trainwright.cost.overlap import shown_s
 from trainwright.cost.tiers import build_expansion
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.gathers import LayerTimes, layer_times
+from trainwright.estimate.in_flight import held_microbatches
 from trainwright.estimate.layers import Part, model_parts
 from trainwright.estimate.layouts import Layouts, build_layouts, layout_rows
 from trainwright.estimate.memory import (
@@ -19,7 +20,6 @@ from trainwright.estimate.memory import (
     Activations,
     activation_table,
     host_bytes,
-    in_flight,
     kept_by_layers,
     memory_parts,
 )
@@ -141,10 +141,10 @@ def estimate_chunk(
     work = _work(model, strategies, shape, layout, microbatches)
     waits = microbatches * layouts.wait_s[layout]
     step = work.pipeline_s + waits + work.reduce_s + work.update_s + job.stack.step_s
-    held, tail = in_flight(strategies, microbatches)
-    memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
+    held = held_microbatches(strategies, microbatches, layouts.stages.row[layout])
+    memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held)
     total = sum(memory.values(), start=np.zeros(1))
-    host = host_bytes(strategies, layouts, layout, model.table, shape, held)
+    host = host_bytes(strategies, layouts, layout, model.table, shape, held[0].in_flight)
     time, moved = (
         _details(model, strategies, shape, layout, (microbatches, step), work) if detail else ({}, {})
     )

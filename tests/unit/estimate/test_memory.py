@@ -155,6 +155,15 @@ class TestPipeline:
         # pp·(1 + (pp − 1)/(pp·vpp)) = 4·(1 + 3/8)
         assert self.in_flight(vpp=2, schedule="interleaved") == pytest.approx(4 * (1 + 3 / 8))
 
+    def test_deferred_weight_gradients_keep_what_is_not_recomputed(self) -> None:
+        # The last of 4 rows has one microbatch in flight, which keeps its inputs, and three deferred ones.
+        graph = without_ends(gpt(layers=8))
+        whole, inputs = (
+            memory(graph, Strategy(recompute=name))["activations"] / 4 for name in ("none", "full")
+        )
+        found = memory(graph, Strategy(pp=4, schedule="zb", recompute="full"))["activations"]
+        assert found == pytest.approx(3 * whole + inputs)
+
 
 def test_the_total_is_the_sum_of_its_parts() -> None:
     batch = stack_strategies([Strategy(dp=8), Strategy(tp=2, pp=4), Strategy(dp=2, zero=3, pp=4)])
