@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from types import MappingProxyType
 
 import numpy as np
@@ -79,7 +80,8 @@ def advise(job: Job, strategy: Strategy) -> Advice:
     """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
     today = rate(job, stack_strategies([strategy]))[0]
     alone = tuple(sorted(_changes(job, today), key=_worth))
-    best = _best(job, today)
+    known = [each for each in (today, *(change.after for change in alone)) if each.fits]
+    best = _best(job, today, min((each.step_s for each in known), default=inf))
     steps = tuple(_towards(job, today, best)) if best is not None else ()
     return Advice(today=today, alone=alone, steps=steps, best=best)
 
@@ -170,8 +172,8 @@ def _value(strategy: Strategy, knob: str) -> int:
     return CHOICES[knob].index(value) if knob in CHOICES else int(value)
 
 
-def _best(job: Job, today: Rated) -> Rated | None:
-    """The plan that a search ranks first; the fastest, if what is in use is faster than that."""
+def _best(job: Job, today: Rated, known_s: float) -> Rated | None:
+    """The plan that a search ranks first; the fastest, if a step is known that is shorter than that."""
     fixed = able_knobs(job.stack) | {"precision": (_value(today.strategy, "precision"),)}
     question = Question(
         job=job,
@@ -188,6 +190,6 @@ def _best(job: Job, today: Rated) -> Rated | None:
     if not len(winner):
         return None
     best = rate(job, winner.strategies)[0]
-    if today.fits and today.step_s < best.step_s:
+    if known_s < best.step_s:
         best = rate(job, found.best.take(slice(0, 1)).strategies)[0]
     return best
