@@ -43,9 +43,14 @@ def _facts(name: str) -> Any:
     return json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def find_invalid(text: str, target: str) -> list[str]:
-    """Arguments that the tool does not have, or not with this value; none where its list is not at hand."""
-    return list(_CHECKS[target](text)) if target in _CHECKS and has_facts() else []
+def has_list(target: str) -> bool:
+    """Whether the list of a target's tool is at hand."""
+    return target in _CHECKS and has_facts()
+
+
+def find_invalid(text: str, target: str) -> list[str] | None:
+    """Arguments that the tool does not have, or not with this value; None where its list is not at hand."""
+    return list(_CHECKS[target](text)) if has_list(target) else None
 
 
 def _fields(classes: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, str]:

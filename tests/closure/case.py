@@ -91,7 +91,8 @@ def closure_cases() -> list[ClosureCase]:
     ]
 
 
-Validity = Callable[[str, str], list[str]]  # of a text for a target: arguments that the tool does not have
+# Of a text for a target: arguments that the tool does not have; None if that is not known.
+Validity = Callable[[str, str], list[str] | None]
 
 
 def run_case(case: ClosureCase, invalid: Validity | None = None) -> ClosureResult:
@@ -121,10 +122,10 @@ def _followed(
     except TrainwrightError as error:
         return replace(result, failures=(*result.failures, f"{label}: export: {error}"))
     result = replace(result, exported=result.exported + 1)
-    unknown = invalid(text, case.capability.target) if invalid else []
+    unknown = invalid(text, case.capability.target) if invalid else None
     if unknown:
         result = replace(result, failures=(*result.failures, f"{label}: arguments: {'; '.join(unknown)}"))
-    else:
+    elif unknown is not None:
         result = replace(result, valid=result.valid + 1)
     wrong = list(differences(case, text, strategy, seq, batch))
     if wrong:

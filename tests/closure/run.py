@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.closure.arguments import find_invalid
+from tests.closure.arguments import find_invalid, has_list
 from tests.closure.case import CLUSTERS, MODELS, TOP, ClosureResult, closure_cases, run_case, stack_names
 
 _PAGE = Path(__file__).parents[2] / "docs" / "closure.md"
@@ -43,24 +43,29 @@ def render_page(results: Sequence[ClosureResult]) -> str:
         "without `--lenient`, and read back by the reader behind `trainwright advise`. A plan is read back "
         "if strategy, global batch and sequence length are the same, and no note says that something was "
         "not considered, is refused or is predicted otherwise. Arguments are valid if the tool's own list "
-        "has them, with that value.",
+        "has them, with that value; our own plan text has none.",
         "",
         "| stack | cases | no plan fits | plans | exported | valid arguments | read back |",
         "|---|---|---|---|---|---|---|",
     ]
     for stack in [*stack_names(), "all"]:
         own = [each for each in results if stack in ("all", each.case.stack)]
-        counts = [len(own), sum(not each.plans for each in own)]
-        counts += [
-            sum(getattr(each, name) for each in own) for name in ("plans", "exported", "valid", "read_back")
-        ]
         if own:
-            lines.append(f"| {stack} | " + " | ".join(f"{count:,}" for count in counts) + " |")
+            lines.append(f"| {stack} | " + " | ".join(_counts(own)) + " |")
     failures = [failure for each in results for failure in each.failures]
     lines += (
         ["", "## Failures", "", *(f"- {each}" for each in failures)] if failures else ["", "No failures."]
     )
     return "\n".join(lines) + "\n"
+
+
+def _counts(results: Sequence[ClosureResult]) -> list[str]:
+    """The numbers of a row; arguments of a tool without a list are not counted."""
+    listed = any(has_list(each.case.capability.target) for each in results)
+    names = ("plans", "exported", "valid", "read_back")
+    sums = {name: f"{sum(getattr(each, name) for each in results):,}" for name in names}
+    first = [f"{len(results):,}", f"{sum(not each.plans for each in results):,}"]
+    return first + [sums[name] if listed or name != "valid" else "–" for name in names]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.types import Job
 from trainwright.export.canonical import canonical
 from trainwright.export.divides import check_divides
-from trainwright.export.gaps import said
+from trainwright.export.gaps import said, written
 from trainwright.export.reading.configured import Configured, StatedSettings
 from trainwright.export.reading.read import read_file, read_text
 from trainwright.model.architecture import Architecture
@@ -131,7 +131,8 @@ def legality_notes(configured: Configured, subject: Subject, job: Job) -> tuple[
     )  # fmt: skip
     rows = stack_strategies([canonical(strategy)])
     found = configured.refused or tuple(
-        f"It would refuse {said(each.knob)} {getattr(strategy, each.knob)}: {each.reason(strategy)}."
+        f"The software would refuse {said(each.knob)} {written(getattr(strategy, each.knob))}: "
+        f"{each.reason(strategy)}."
         for each in violations(able, rows, facts)
     )
     if discouraged(able, rows, facts)[0]:

@@ -41,7 +41,7 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
     plain, arch = canonical(handover.strategy), handover.architecture
     for each in violations(capability, stack_strategies([plain]), _facts(handover)):
         value = getattr(handover if each.knob in _STATED else plain, each.knob)
-        yield Gap(knob=each.knob, value=_written(value), reason=each.reason(plain))
+        yield Gap(knob=each.knob, value=written(value), reason=each.reason(plain))
     if arch is None:
         yield from _unlisted(plain, capability)
         return
@@ -83,7 +83,8 @@ def _facts(handover: Handover) -> PlanFacts:
     )  # fmt: skip
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
+    """A knob's value as messages state it."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
