@@ -80,7 +80,24 @@ def text_of(options: argparse.Namespace) -> "tuple[Handed, str]":
     if handed.handover is None:
         refuse_given(options, ("lenient",), "is for strategies, and this plan is written whole or not at all")
         return handed, _general_text(options, handed)
+    if not options.lenient:
+        _check_usual_precision(options, handed)
     return handed, export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
+
+
+def _check_usual_precision(options: argparse.Namespace, handed: "Handed") -> None:
+    """Raise if a plan states no precision, and the target does not have the usual one of the cluster."""
+    from trainwright.errors import BadInput
+    from trainwright.export.targets import TARGETS
+
+    target, device = TARGETS[options.to], handed.usual_of
+    if device is None or handed.handover is None:
+        return
+    for gap in target.gaps(handed.handover):
+        if gap.knob == "precision":
+            rule = f"{device.name} usually trains in {device.usual_precision}, and {gap.reason}"
+            remedy = "state a precision in the plan, or use --lenient"
+            raise BadInput("--cluster", options.cluster, rule, remedy)
 
 
 def _check_islands(options: argparse.Namespace, handed: "Handed") -> None:
