@@ -16,6 +16,14 @@ PLAN = ("plan", "gpt2", "h100:4", "--batch", "64")
         ((*PLAN, "--fix", "tp=2", "--fix", "tp=4"), '--fix "tp=4": fixes tp a second time'),
         ((*PLAN, "--fix", "mb=1", "--fix", "micro_batch=2"), "fixes micro_batch a second time"),
         ((*PLAN, "--precision", "fp8", "--fix", "precision=bf16"), "also fixed by --fix precision"),
+        (
+            ("advise", "dp4", "h100:4", "--model", "gpt2", "--set", "TP=2", "--set", "TP=4"),
+            '--set "TP=4": sets TP a second time',
+        ),
+        (
+            ("simulate", "gpt2", "h100:4", "dp4", "--json", "--width", "80"),
+            '--width "80": is of the schedule drawn',
+        ),
         ((*PLAN, "--json", "--quiet"), "--quiet: shortens the printed tables, which --json"),
         ((*PLAN, "--flexible", "--max-days", "9"), "--flexible: is for one cluster, and --max-days"),
         ((*PLAN, "--pareto", "--max-dollars", "9"), "--pareto: is for one cluster, and --max-dollars"),
@@ -48,6 +56,16 @@ def test_a_contradiction_is_an_error(
     out, err = capsys.readouterr()
     assert told in err
     assert not out
+
+
+def test_an_algorithm_is_not_run_by_each_process_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["run", "gpt2", "dp2", "--algorithm", "diloco"]) == 1
+    assert '--algorithm "diloco": starts its workers itself' in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
