@@ -7,6 +7,7 @@ import pytest
 
 from trainwright.cli.main import main
 
+SWEEP = Path(__file__).parents[3] / "examples" / "sweep_a_design.toml"
 PLAN = ("plan", "gpt2", "h100:4", "--batch", "64")
 
 
@@ -23,6 +24,10 @@ PLAN = ("plan", "gpt2", "h100:4", "--batch", "64")
         (
             ("simulate", "gpt2", "h100:4", "dp4", "--json", "--width", "80"),
             '--width "80": is of the schedule drawn',
+        ),
+        (
+            ("sweep", str(SWEEP), "--ray", "local", "--workers", "2"),
+            "--workers 2: does not apply with --ray",
         ),
         ((*PLAN, "--json", "--quiet"), "--quiet: shortens the printed tables, which --json"),
         ((*PLAN, "--flexible", "--max-days", "9"), "--flexible: is for one cluster, and --max-days"),
