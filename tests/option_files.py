@@ -9,7 +9,6 @@ from tempfile import mkdtemp
 import numpy as np
 
 from tests.fuzz.stacks import DEEPSPEED, TITAN
-from tests.tools.kineto_traces import record
 from tests.unit.sweep.small import small_sweep
 from trainwright.cli.main import main
 from trainwright.study.comp_vs_comm import SHIPPED
@@ -92,6 +91,8 @@ def _tables() -> None:
 
 
 def _traces() -> None:
+    from tests.tools.kineto_traces import record  # which needs torch
+
     record(FOLDER / "kineto.json", steps=2, width=256, rows=512)
     trace = json.loads((FOLDER / "kineto.json").read_text())
     assert any(str(each.get("name", "")).startswith("ProfilerStep") for each in trace["traceEvents"])
