@@ -1,19 +1,24 @@
-"""The files that commands are asked about in tests of their options."""
+"""The files that commands read in tests of their options."""
 
+import atexit
 import json
-from collections.abc import Sequence
+import shutil
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 
-from tests.option_modes import DENSE, FOLDER, MIXTURE, SITES
-from tests.tools.kineto_traces import record
+from tests.fuzz.stacks import DEEPSPEED, TITAN
 from tests.unit.sweep.small import small_sweep
 from trainwright.cli.main import main
 from trainwright.study.comp_vs_comm import SHIPPED
 from trainwright.sweep.run import run_sweep
 from trainwright.validate.dataset import PUBLISHED
 
+FOLDER = Path(mkdtemp(prefix="option-files-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+DENSE, MIXTURE, RECOMMENDER = str(FOLDER / "dense.toml"), str(FOLDER / "mixture.toml"), "dlrm-mlperf"
+SITES = "h100:2x2@10Gbps"
 _SIZES = "layers = 4\nhidden = 64\nheads = 4\nffn = 256\nvocab = 256\ngated = true\nmax_seq = 128\n"
 _SCRIPT = (
     "torchrun --nproc-per-node 4 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
@@ -38,7 +43,7 @@ memory = [{ name = "ram", capacity = "16 GiB", bandwidth = "200 GB/s" }]
 
 
 def prepare_files() -> None:
-    """Write them all."""
+    """Write all of them."""
     _models()
     _plans()
     _tables()
@@ -49,6 +54,8 @@ def _models() -> None:
     Path(DENSE).write_text(_SIZES)
     Path(MIXTURE).write_text(_SIZES + "experts = 4\ntop_k = 2\n")
     (FOLDER / "train.sh").write_text(_SCRIPT)
+    (FOLDER / "titan.toml").write_text(TITAN)
+    (FOLDER / "deepspeed.json").write_text(DEEPSPEED)
     (FOLDER / "cpu.toml").write_text(_CPU)
     slower = SHIPPED.read_text(encoding="utf-8").replace('time = "', 'time = "1')
     (FOLDER / "profile.toml").write_text(slower)
@@ -56,7 +63,7 @@ def _models() -> None:
 
 def _plans() -> None:
     _run("simulate", DENSE, "h100:4", "dp4", "--batch", "8", save_plan="dense.plan", trace="trace.json")
-    _run("simulate", DENSE, "h100:4", "co-shard", "tp=2", "chunks=2", save_plan="uneven.plan")
+    _run("simulate", DENSE, "h100:4", "co-shard", "tp=2", "chunks=2", "--batch", "8", save_plan="uneven.plan")
     _run("simulate", DENSE, "h100:2", "dp2", "fp32", "--batch", "8", save_plan="fp32.plan")
     island = ["--algorithm", "diloco", "--batch", "8"]
     _run("simulate", DENSE, SITES, "dp2", *island, save_plan="islands.plan")
@@ -69,7 +76,7 @@ def _plans() -> None:
         zero = "zero1" if to == "nanotron" else "zero3"
         _run("export", "dp4", "mb1", zero, "--to", to, *sizes, out=file)
     _run("plan", DENSE, SITES, "--algorithm", "diloco,local-sgd", json="islands.json")
-    _run("plan", "gpt2", "h100:4", "--stack", "megatron-core", json="answer.json")
+    _run("plan", "gpt2", "h100:4", "--batch", "64", "--stack", "megatron-core", json="answer.json")
 
 
 def _run(*words: str, **files: str) -> None:
@@ -82,6 +89,7 @@ def _tables() -> None:
     np.save(FOLDER / "tokens.npy", numbers.integers(0, 256, 20_000).astype(np.uint16))
     inputs, labels = numbers.normal(size=(256, 8)).astype(np.float32), np.arange(256) % 4
     np.savez(FOLDER / "samples.npz", inputs=inputs, labels=labels)
+    np.savez(FOLDER / "scaled.npz", inputs=2 * inputs, labels=labels)
     lines = PUBLISHED.read_text(encoding="utf-8").splitlines()
     (FOLDER / "runs.csv").write_text("\n".join(lines[:4]) + "\n")
     sweep = small_sweep()
@@ -90,11 +98,11 @@ def _tables() -> None:
 
 
 def _traces() -> None:
-    record(FOLDER / "kineto.json", steps=3, width=64, rows=64)
-    record(FOLDER / "longer.json", steps=2, width=128, rows=64)
-    assert _steps(FOLDER / "kineto.json")
+    from tests.tools.kineto_traces import record  # which needs torch
 
-
-def _steps(path: Path) -> Sequence[str]:
-    events = json.loads(path.read_text())["traceEvents"]
-    return [each["name"] for each in events if str(each.get("name", "")).startswith("ProfilerStep")]
+    record(FOLDER / "kineto.json", steps=2, width=256, rows=512)
+    trace = json.loads((FOLDER / "kineto.json").read_text())
+    assert any(str(each.get("name", "")).startswith("ProfilerStep") for each in trace["traceEvents"])
+    for event in trace["traceEvents"]:
+        event.update({"dur": 2 * event["dur"]} if "dur" in event else {})
+    (FOLDER / "slower.json").write_text(json.dumps(trace))

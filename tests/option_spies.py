@@ -1,58 +1,124 @@
-"""Commands that would take long, stopped where their options have become arguments, which are printed."""
+"""Spies on the slow functions of commands: they print the arguments that options have become."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cache, wraps
+from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 from unittest.mock import patch
 
 from tests.constant_profile import constant_profile
 
+# Slow functions of plan and simulate, by the module that calls them: equal arguments have equal results.
+_PURE = (
+    ("trainwright.cli.answer", "find_plans"), ("trainwright.cli.answer", "what_if"),
+    ("trainwright.cli.answer", "find_front"), ("trainwright.cli.sizing", "find_plans"),
+    ("trainwright.cli.flexible", "find_flexible"), ("trainwright.cli.plan_islands", "find_plans"),
+    ("trainwright.cli.plan_islands", "find_apart"), ("trainwright.cli.plan_islands", "crossing_bytes"),
+    ("trainwright.cli.plan_tables", "lay_instances"), ("trainwright.cli.simulate_islands", "simulate_apart"),
+    ("trainwright.simulate.whole", "simulate_plan"), ("trainwright.report.summary", "estimate"),
+)  # fmt: skip
+SPIED = "spied.txt"  # the file in which spies record arguments
+_RESULTS: dict[tuple[str, bytes], Any] = {}
+
+
+@contextmanager
+def shared_results() -> Iterator[None]:
+    """Pure functions that compute once for equal arguments, so that an option costs only what it changes."""
+    with ExitStack() as stack:
+        for module, name in _PURE:
+            function = getattr(import_module(module), name)
+            stack.enter_context(patch(f"{module}.{name}", _shared(f"{module}.{name}", function)))
+        yield
+
+
+def _shared(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def shared(*values: Any, **options: Any) -> Any:
+        key = name, pickle.dumps((values, options))
+        if key not in _RESULTS:
+            _RESULTS[key] = function(*values, **options)
+        return _RESULTS[key]
+
+    return shared
+
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Figures as a file of what would be drawn, which takes no time."""
+    """Figures as a file of what would be drawn, and tables without layout, which takes little time."""
 
     def save(folder: Path, figures: Any) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "figures.txt").write_text("\n".join(map(repr, figures)))
         return []
 
+    def show(console: Any, *parts: Any) -> None:
+        for part in parts:
+            print(
+                *((each.header, *each.cells) for each in part.columns)
+                if hasattr(part, "columns")
+                else (part,)
+            )
+
     with (
         patch("trainwright.report.figures.save_pictures", save),
         patch("trainwright.sweep.plot.save_figures", save),
         patch("trainwright.cli.study_folder.save_figures", save),
+        patch("trainwright.report.tables.show", show),
     ):
+        yield
+
+
+def record(*values: object) -> None:
+    """Write arguments to a file of the current directory, as a spy sees them."""
+    with Path(SPIED).open("a", encoding="utf-8") as file:
+        print(*values, file=file)
+
+
+@contextmanager
+def drafted() -> Iterator[None]:
+    """`plan --flexible`: the question, of which no plan is drafted."""
+    from trainwright.search.flexible import Flexible
+
+    def find_flexible(question: Any, setting: Any) -> Flexible:
+        record(question, setting)
+        return Flexible(knobs=None, plans=(), reasons=(), drafted=0, simulated=0)
+
+    with patch("trainwright.cli.flexible.find_flexible", find_flexible):
         yield
 
 
 @contextmanager
 def trained() -> Iterator[None]:
-    """`run`: what the processes would do, and how they would be started."""
+    """`run`: what the processes would do, and how they would be started; a learner stands for modules."""
     from trainwright.cli import run, run_algorithm
     from trainwright.model.load import load_model
     from trainwright.runtime import learner
     from trainwright.runtime.learner import build_learner
 
     def launch(self: Any, count: int) -> int:
-        _tell_training(run._parse(self.arguments[0], None))
-        print(count, self.restarts, self.left(1))
+        _record_training(run._parse(self.arguments[0], None))
+        record(count, self.restarts, self.left(1))
         return 0
 
     def supervise(self: Any, count: int) -> int:
-        _tell_training(run_algorithm.parse_job(self.arguments[0]))
-        print(count, self.restarts, self.replaces, self.timeout_s)
+        _record_training(run_algorithm.parse_job(self.arguments[0]))
+        record(count, self.restarts, self.replaces, self.timeout_s)
         return 0
 
     def built(architecture: Any, *stated: Any) -> Any:
-        print("model", stated)
+        record("model", stated)
         return build_learner(architecture, stated[0], stated[1], None)
 
     def own(text: str, *stated: Any) -> Any:
-        from tests.option_modes import DENSE
+        from tests.option_files import DENSE
 
-        return built(load_model(DENSE), *stated)
+        return replace(built(load_model(DENSE), *stated), alone=object())
 
     assert learner
     with (
@@ -64,12 +130,17 @@ def trained() -> Iterator[None]:
         yield
 
 
-def _tell_training(training: Any) -> None:
-    """A run in words: all that its options have become."""
+_TRAINING = (
+    "plan", "algorithm", "workers", "seed", "recipe", "keeping", "evaluate_every", "timeout_s", "check",
+)  # fmt: skip
+
+
+def _record_training(training: Any) -> None:
+    """All that the options of a run have become."""
     samples = training.samples
-    print(samples.seq, samples.batch, samples.seed, samples.tokens)
-    for name in ("plan", "algorithm", "workers", "seed", "recipe", "keeping", "evaluate_every", "timeout_s"):
-        print(name, getattr(training, name, ""))
+    record(samples.seq, samples.batch, samples.seed, samples.tokens)
+    for name in _TRAINING:
+        record(name, getattr(training, name, ""))
 
 
 @contextmanager
@@ -78,7 +149,7 @@ def launched() -> Iterator[None]:
     with (
         trained(),
         patch.dict(os.environ, {"RANK": "0", "WORLD_SIZE": "1"}),
-        patch("trainwright.runtime.process.run_process", lambda parse, **_: _tell_training(parse(1)) or 0),
+        patch("trainwright.runtime.process.run_process", lambda parse, **_: _record_training(parse(1)) or 0),
     ):
         yield
 
@@ -89,7 +160,7 @@ def measured() -> Iterator[None]:
     from trainwright.runtime.profile.session import Measured
 
     def measure(rounds: Any, kind: str, threads: int, budget_s: float, told: Any) -> Measured:
-        print([each.processes for each in rounds], kind, threads, budget_s)
+        record([each.processes for each in rounds], kind, threads, budget_s)
         return Measured(profile=constant_profile(), planned=1, ended="")
 
     with patch("trainwright.runtime.profile.session.measure_rounds", measure):
@@ -98,19 +169,21 @@ def measured() -> Iterator[None]:
 
 @contextmanager
 def swept() -> Iterator[None]:
-    """`sweep`: how it would be run; then it is, in this process."""
-    from trainwright.sweep.run import run_sweep
+    """`sweep`: how it would be run; the dataset of the same sweep stands for what it would write."""
+    from tests.option_files import FOLDER
+    from trainwright.sweep.dataset import load_manifest
 
-    def spied(sweep: Any, folder: Any, *, workers: int, ray: str, progress: Any) -> Any:
-        print(workers, ray)
-        return run_sweep(sweep, folder, workers=1)
+    def run_sweep(sweep: Any, folder: Path, *, workers: int, ray: str, progress: Any) -> Any:
+        record(workers, ray)
+        copytree(FOLDER / "dataset", folder)
+        return load_manifest(folder)
 
-    with patch("trainwright.sweep.run.run_sweep", spied):
+    with patch("trainwright.sweep.run.run_sweep", run_sweep):
         yield
 
 
 @contextmanager
-def told_cases() -> Iterator[None]:
+def compared() -> Iterator[None]:
     """`study flexible-plans`: which cases it would compare."""
     from trainwright.search.trial import Trial
     from trainwright.study.flexible_plans import Outcome
@@ -120,25 +193,56 @@ def told_cases() -> Iterator[None]:
         device_w=1.0, tokens_per_joule=1.0, row_bytes=(1.0,),
     )  # fmt: skip
 
-    def compared(case: Any) -> Outcome:
-        print(case)
+    def compare(case: Any) -> Outcome:
+        record(case)
         return Outcome(case=case, best={"knobs": best}, flexible=best, reason="")
 
-    with patch("trainwright.study.flexible_plans.compare", compared):
+    with patch("trainwright.study.flexible_plans.compare", compare):
         yield
 
 
 @contextmanager
-def told_runs() -> Iterator[None]:
-    """`study subnetworks`: on what it would compare; nothing is found."""
-    from trainwright.study.subnetworks import Study
+def learned() -> Iterator[None]:
+    """`study subnetworks`: on what it would train; every method has the same result after one step."""
+    from trainwright.algorithm.experiment import Curve, Experiment, Mark
+    from trainwright.study.subnetworks import Result, Study, method_of
 
     def run_study(settings: Any, folder: Any, tell: Any) -> Study:
-        print([(each.network, each.workers, each.steps) for each in settings], folder)
-        return Study(endings=(), results=(), estimates=())
+        record(settings, folder)
+        numbers = {"loss": 1.0, "accuracy": 0.5}
+        mark = Mark(step=1, sent_bytes=1.0, validation=numbers, test=numbers)
+        first = Experiment(network="mlp", algorithm="ddp", workers=2, steps=1, rate=1.0, seed=0)
+        curves = (Curve(experiment=first, marks=(mark,)),)
+        results = tuple(
+            Result(setting=setting, method=method_of(name), rate=1.0, curves=curves, exact=curves)
+            for setting in settings[:1]
+            for name in setting.methods
+        )
+        return Study(endings=(), results=results, estimates=())
 
     with patch("trainwright.study.subnetworks.run_study", run_study):
         yield
+
+
+@contextmanager
+def designed() -> Iterator[None]:
+    """`study cluster-design`: what it would compare; a small study stands for all."""
+    from trainwright.study.cluster_design import Asked
+
+    def run_study(asked: Asked) -> Any:
+        record(asked)
+        return replace(_small_design(), asked=asked)
+
+    _small_design()
+    with patch("trainwright.study.cluster_design.run_study", run_study):
+        yield
+
+
+@cache
+def _small_design() -> Any:
+    from trainwright.study.cluster_design import Asked, run_study
+
+    return run_study(Asked(model="gpt2", recommender="dlrm-mlperf", devices=64, batch=64, clusters=("h100",)))
 
 
 @contextmanager
@@ -150,7 +254,7 @@ def listening() -> Iterator[None]:
             return "", 0
 
     def listen(settings: Any) -> Listening:
-        print(settings)
+        record(settings)
         return Listening()
 
     with patch("trainwright.web.serve._listen", listen), patch("uvicorn.Server.run"):

@@ -18,7 +18,10 @@ from tests.architectures.subject import (
     translated_tokens,
 )
 
-_WITH_STAGES = {"swin", "swinv2", "convnext", "convnextv2", "resnet", "poolformer", "segformer"}
+_IMAGE_SIZES = {
+    **dict.fromkeys(("swin", "swinv2", "convnext", "convnextv2", "resnet", "poolformer", "segformer"), 32),
+    **dict.fromkeys(("vit", "beit", "dinov2", "vit_msn", "clip_vision"), 12),
+}
 
 
 def build_module(config: str, model: str, sizes: Sizes) -> nn.Module:
@@ -39,7 +42,7 @@ def _subjects(table: Mapping[str, tuple[str, str, Sizes]], inputs: MakeInputs) -
         name: Subject(
             name=name,
             kind="Hugging Face",
-            inputs=images(32) if name in _WITH_STAGES else inputs,
+            inputs=images(_IMAGE_SIZES[name]) if name in _IMAGE_SIZES else inputs,
             build=lambda stated=stated: build_module(*stated),
             experts="experts" in str(stated[2]),  # type: ignore[misc]
             sequence=table is not IMAGES,

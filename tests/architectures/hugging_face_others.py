@@ -2,7 +2,17 @@
 
 from collections.abc import Mapping
 
-from tests.architectures.hugging_face_sizes import ENCODER, GROUPED, LAYERS, SEQ2SEQ, T5, USUAL, VISION, Sizes
+from tests.architectures.hugging_face_sizes import (
+    ENCODER,
+    GROUPED,
+    LAYERS,
+    SEQ2SEQ,
+    T5,
+    USUAL,
+    VISION,
+    WITH_CLASS_TOKEN,
+    Sizes,
+)
 from tests.architectures.subject import CLASSES, VOCAB
 
 ENCODERS: Mapping[str, tuple[str, str, Sizes]] = {
@@ -47,12 +57,12 @@ TRANSLATORS: Mapping[str, tuple[str, str, Sizes]] = {
 }  # fmt: skip
 
 IMAGES: Mapping[str, tuple[str, str, Sizes]] = {
-    "vit": ("ViTConfig", "ViTForImageClassification", VISION),
+    "vit": ("ViTConfig", "ViTForImageClassification", WITH_CLASS_TOKEN),
     "deit": ("DeiTConfig", "DeiTForImageClassification", VISION),
-    "beit": ("BeitConfig", "BeitForImageClassification", {**VISION, "use_relative_position_bias": True, "layer_scale_init_value": 0.1}),
-    "dinov2": ("Dinov2Config", "Dinov2ForImageClassification", {**VISION, "mlp_ratio": 2}),
-    "vit_msn": ("ViTMSNConfig", "ViTMSNForImageClassification", VISION),
-    "clip_vision": ("CLIPConfig", "CLIPForImageClassification", {"vision_config": VISION, "num_labels": CLASSES}),
+    "beit": ("BeitConfig", "BeitForImageClassification", {**WITH_CLASS_TOKEN, "use_relative_position_bias": True, "layer_scale_init_value": 0.1}),
+    "dinov2": ("Dinov2Config", "Dinov2ForImageClassification", {**WITH_CLASS_TOKEN, "mlp_ratio": 2}),
+    "vit_msn": ("ViTMSNConfig", "ViTMSNForImageClassification", WITH_CLASS_TOKEN),
+    "clip_vision": ("CLIPConfig", "CLIPForImageClassification", {"vision_config": WITH_CLASS_TOKEN, "num_labels": CLASSES}),
     "siglip_vision": ("SiglipConfig", "SiglipForImageClassification", {"vision_config": VISION, "num_labels": CLASSES}),
     "ijepa": ("IJepaConfig", "IJepaForImageClassification", VISION),
     "swin": (

@@ -21,6 +21,7 @@ VISION: Sizes = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": 4,
     "image_size": 16, "patch_size": 4, "num_labels": CLASSES,
 }  # fmt: skip
+WITH_CLASS_TOKEN: Sizes = {**VISION, "image_size": 12}  # 9 patches and a class token: 10, which divide by 2
 SEQ2SEQ: Sizes = {
     **TOKENS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,

@@ -255,7 +255,8 @@ class LossCase:
     samples: int = 2  # of the example
 
 
-def _tokens(samples: int, seed: int) -> Inputs:
+def random_tokens(samples: int, seed: int) -> Inputs:
+    """Random tokens, with a random class for each."""
     random = torch.Generator().manual_seed(seed)
     tokens, y = (torch.randint(CLASSES, (samples, SEQ), generator=random) for _ in range(2))
     return {"tokens": tokens, "y": y}
@@ -284,16 +285,16 @@ CASES: dict[str, LossCase] = {
     "kl": _values(distance, samples=4),
     "hand_written": _values(hand_written),
     "by_batch_size": _values(by_batch_size, samples=4),
-    "nll": LossCase(build=lambda: Tokens(likelihood), inputs=_tokens),
-    "smoothed": LossCase(build=lambda: Tokens(smoothed), inputs=_tokens),
-    "z_loss": LossCase(build=lambda: Tokens(z_loss), inputs=_tokens),
-    "weighted": LossCase(build=Weighted, inputs=_tokens),
-    "two_heads": LossCase(build=Ahead, inputs=_tokens),
-    "balanced": LossCase(build=Balanced, inputs=_tokens),
-    "recurrent": LossCase(build=Recurrent, inputs=_tokens),
+    "nll": LossCase(build=lambda: Tokens(likelihood), inputs=random_tokens),
+    "smoothed": LossCase(build=lambda: Tokens(smoothed), inputs=random_tokens),
+    "z_loss": LossCase(build=lambda: Tokens(z_loss), inputs=random_tokens),
+    "weighted": LossCase(build=Weighted, inputs=random_tokens),
+    "two_heads": LossCase(build=Ahead, inputs=random_tokens),
+    "balanced": LossCase(build=Balanced, inputs=random_tokens),
+    "recurrent": LossCase(build=Recurrent, inputs=random_tokens),
     "normalized": LossCase(build=Normalized, inputs=_vectors),
-    "adapted": LossCase(build=adapted, inputs=_tokens),
-    "frozen_embedding": LossCase(build=frozen_embedding, inputs=_tokens),
+    "adapted": LossCase(build=adapted, inputs=random_tokens),
+    "frozen_embedding": LossCase(build=frozen_embedding, inputs=random_tokens),
     "frozen_tower": LossCase(build=Seeing, inputs=_vectors),
-    "biases_only": LossCase(build=biases_only, inputs=_tokens),
+    "biases_only": LossCase(build=biases_only, inputs=random_tokens),
 }

@@ -10,7 +10,9 @@ from torch import nn
 
 import trainwright
 from tests.runtime.equality import RECIPE
-from tests.runtime.loss_modules import CASES, Inputs
+from tests.runtime.loss_modules import CASES as LOSS_CASES
+from tests.runtime.loss_modules import Inputs
+from tests.runtime.rule_modules import CASES as RULE_CASES
 from trainwright.plan.expand import expand
 from trainwright.plan.strategy import parse_strategy
 from trainwright.program.lower import lower
@@ -20,6 +22,7 @@ from trainwright.runtime.trainer import Trainer, build_trainer, initialize
 from trainwright.runtime.worker import Microbatch, build_worker
 
 BATCH, STEPS = 8, 3
+CASES = {**LOSS_CASES, **RULE_CASES}
 CLIPPING = replace(RECIPE, clip=0.05)
 
 

@@ -14,9 +14,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from trainwright.runtime.fork_server import start_again
+
 _PATIENCE = timedelta(seconds=600 if os.environ.get("THOROUGH") else 120)
 _START_S = 300.0  # until all processes are there
-_END_S = 30.0  # until a killed process is gone
+_END_S = 30.0  # until a killed process is gone, and until one that waits has answered
+_READY = "ready"
 # What processes are forked with, so that each need not import it again; it takes half as long as a case.
 _IMPORTED = ["tests.runtime.equality", *(["transformers"] if find_spec("transformers") else [])]
 
@@ -31,8 +34,16 @@ class Pool:
 
     @property
     def alive(self) -> bool:
-        """Whether no process was ended, as those that a failing test started are."""
-        return all(process.is_alive() for process in self.processes)
+        """Whether all processes answer; those that a failing test started were killed.
+
+        The system may still list a process that was just killed as alive, so each is asked.
+        """
+        try:
+            for pipe in self.pipes:
+                pipe.send(None)
+            return all(pipe.poll(_END_S) and pipe.recv() == _READY for pipe in self.pipes)
+        except (EOFError, OSError):
+            return False
 
     def run(self, work: Callable[..., Any], *arguments: object) -> list[Any]:
         """What a function returns in each process; it is called as `work(rank, *arguments)`."""
@@ -72,7 +83,9 @@ def open_pool(count: int) -> Iterator[Pool]:
             for rank in range(count)
         ]
         for process in processes:
-            process.start()
+            start_again(process.start)  # a failing test may have killed the fork server
+        for _, far in pairs:
+            far.close()  # so that a pipe ends with its process
         try:
             for near, _ in pairs:
                 assert near.poll(_START_S), "a process did not start"
@@ -94,9 +107,13 @@ def _serve(rank: int, count: int, store: str, pipe: Connection) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=_PATIENCE
     )
-    pipe.send("ready")
+    pipe.send(_READY)
     while True:
-        work, arguments = pipe.recv()
+        received = pipe.recv()
+        if received is None:
+            pipe.send(_READY)
+            continue
+        work, arguments = received
         try:
             pipe.send((True, work(rank, *arguments)))
         except Exception:

@@ -83,6 +83,6 @@ def _compared(
         else:
             found = first + second if effect(op, dim) == "sums" else first
         assert found.shape == whole[place].shape
-        if found.is_floating_point():
+        if found.is_floating_point() or found.is_complex():
             differences.append((found - whole[place]).detach().abs().max().item())
     return Split(kind=op.kind, op=instance.name, dim=dim, difference=max(differences))

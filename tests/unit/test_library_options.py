@@ -1,46 +1,143 @@
 """Every option of the library is honoured as by the command, or refused by name."""
 
+import argparse
 import importlib.util
+import inspect
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import trainwright
-from trainwright.cli.command_parser import CommandParser, command_module
+import trainwright.library
+from tests.option_modes import PLANS, SIMULATIONS
+from tests.option_modes_tools import ADVICE, EXPORTS
+from tests.options import CommandMode, every_option, without
+from tests.unit.sweep.small import small_sweep
+from trainwright.cli.command_parser import CommandParser, command_module, parse_command
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.library.options import options_of
 
-_WORDS = {
-    "plan": ("gpt2", "h100:8"), "simulate": ("gpt2", "h100:8", "dp8"), "advise": ("dp8", "h100:8"),
-    "export": ("dp8",), "sweep": ("sweep.toml",),
+MODES = (PLANS[0], SIMULATIONS[0], ADVICE[0], EXPORTS[0])
+OF_TERMINALS = ("quiet", "width")
+ANSWERING = {  # the function of the command line that answers a call, by command
+    "plan": "planning.plan_answer", "simulate": "simulating.outcome_of", "advise": "advising.advised",
+    "export": "exporting.text_of",
+}  # fmt: skip
+SMALL = {
+    "plan": ("gpt2", "h100:2"), "simulate": ("gpt2", "h100:2", "dp2"), "advise": ("dp2", "h100:2"),
+    "export": ("dp2", "megatron"),
 }  # fmt: skip
 
 
-def keywords(command: str) -> list[tuple[str, str, bool]]:
-    parser = CommandParser(add_help=False)
-    command_module(command).add_arguments(parser)
-    flags = [each for each in parser._actions if each.option_strings]
-    return [
-        (command, each.option_strings[-1].lstrip("-").replace("-", "_"), each.nargs == 0) for each in flags
-    ]
+class Reached(Exception):
+    """The options with which the command line is reached."""
+
+
+def stated(mode: CommandMode, flag: str) -> argparse.Namespace:
+    """The options of a mode and one more, as the command line parses them."""
+    sample = mode.samples[flag]
+    words = without(mode.words[1:], flag, mode.actions[flag])
+    return parse_command(mode.words[0], [*words, flag, *(() if sample is None else (sample,))], asked="")
+
+
+def call(command: str, asked: argparse.Namespace) -> None:
+    """The function of the library with the same options as keywords."""
+    given = {name: getattr(asked, name) for name in asked.given}
+    if command == "export":
+        trainwright.export(" ".join(asked.plan), given.pop("to"), **given)
+    elif command == "advise":
+        trainwright.advise(asked.config, asked.cluster, **given)
+    elif command == "plan":
+        trainwright.plan(asked.model, asked.cluster, **given)
+    else:
+        trainwright.simulate(asked.model, asked.cluster, " ".join(asked.plan), **given)
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "is_flag"), [each for command in _WORDS for each in keywords(command)]
+    ("mode", "flag"), [pytest.param(*each, id=f"{each[0]}{each[1]}") for each in every_option(MODES)]
 )
 def test_every_option_of_a_command_is_a_keyword_that_reaches_it_or_is_refused(
-    command: str, name: str, is_flag: bool
+    mode: CommandMode, flag: str
 ) -> None:
-    required: dict[str, object] = {"to": "slurm"} if command == "export" and name != "to" else {}
-    values = {name: True if is_flag else "7", **required}
-    if name in ("quiet", "width"):  # of terminals
-        with pytest.raises(BadInput, match=f"{name} .*is for a terminal"):
-            options_of(command, _WORDS[command], values)
-        return
-    options = options_of(command, _WORDS[command], values)
-    assert name in options.given
-    assert getattr(options, name) in (True, "7", ["7"])
+    def reach(options: argparse.Namespace, *_: object) -> None:
+        raise Reached(options)
+
+    command, asked, name = mode.words[0], stated(mode, flag), flag.lstrip("-").replace("-", "_")
+    with patch(f"trainwright.library.{ANSWERING[command]}", reach):
+        if name in OF_TERMINALS:
+            with pytest.raises(BadInput, match=f"{name} .*is for a terminal"):
+                call(command, asked)
+            return
+        with pytest.raises(Reached) as reached:
+            call(command, asked)
+    (options,) = reached.value.args
+    for each in (options, asked):  # the library names a plan in one word
+        each.plan = " ".join(getattr(each, "plan", ())).split()
+    assert {**vars(options), "asked": ""} == vars(asked)
+
+
+def test_traces_for_chakra_are_left_to_the_command() -> None:
+    with pytest.raises(BadInput, match="call trainwright export --to chakra"):
+        trainwright.export("dp2", "chakra")
+
+
+def written_names() -> list[tuple[str, str]]:
+    """The keywords that name a file or a directory, by function."""
+    found = []
+    for command in SMALL:
+        parser = CommandParser(add_help=False)
+        command_module(command).add_arguments(parser)
+        named = [each for each in parser._actions if each.option_strings]
+        found += [
+            (command, each.dest) for each in named if each.metavar in ("FILE", "FILE.html", "DIR", "PATH")
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("command", "name"), written_names())
+def test_every_keyword_that_names_a_file_writes_it(command: str, name: str, tmp_path: Path) -> None:
+    if name == "figures":
+        pytest.importorskip("matplotlib")
+    path = tmp_path / ("plans" if name in ("save_plans", "figures") else f"written.{name}")
+    options: dict[str, object] = {"batch": 8} if command != "export" else {}
+    if name == "save_plans":
+        options |= {"algorithm": "diloco", "islands": 2}
+    if command == "advise":
+        options["model"] = "gpt2"
+    function = getattr(trainwright, command)
+    function(*SMALL[command], **{name: path}, **options)
+    files = [path] if path.is_file() else list(path.rglob("*"))
+    assert files
+    assert all(each.stat().st_size for each in files)
+
+
+@pytest.mark.parametrize("name", ["batch", "seq"])
+def test_zero_is_refused_and_not_replaced_by_what_the_plan_has(name: str) -> None:
+    best = trainwright.plan("gpt2", "h100:2", batch=8, top=1).best
+    with pytest.raises(BadInput, match=f"--{name}"):
+        trainwright.simulate("gpt2", "h100:2", best, **{name: 0})
+    with pytest.raises(BadInput, match=f"--{name}"):
+        trainwright.export(best, "megatron", **{name: 0})
+
+
+class TestSweep:
+    """`trainwright.sweep`, which has parameters of its own."""
+
+    def test_every_parameter_reaches_the_sweep(self, tmp_path: Path) -> None:
+        parameters = inspect.signature(trainwright.library.sweep).parameters
+        assert [*parameters] == ["what", "out", "workers", "ray", "progress"]
+        with patch("trainwright.library.sweeping.run_sweep") as run:
+            swept = small_sweep()
+            trainwright.sweep(swept, tmp_path, workers=3, ray="local", progress=print)
+        run.assert_called_once_with(swept, tmp_path, workers=3, ray="local", progress=print)
+
+    @pytest.mark.parametrize(("workers", "ray"), [(-1, ""), (2, "local")])
+    def test_workers_that_cannot_be_had_are_refused(self, workers: int, ray: str, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match="--workers"):
+            trainwright.sweep(small_sweep(), tmp_path / "made", workers=workers, ray=ray)
+        assert not (tmp_path / "made").exists()
 
 
 def test_the_first_line_of_the_documents_is_accepted() -> None:

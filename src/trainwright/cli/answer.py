@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.cli.request import Request
+from trainwright.cli.subject import cluster_json
 from trainwright.economics.batch import batch_charge
 from trainwright.estimate.types import Array
 from trainwright.plan.strategy import ORDERS, Strategy
@@ -184,11 +185,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
     job = answer.request.question.job
     return {
         "model": job.graph.name,
-        "cluster": {
-            "device": job.cluster.device.name,
-            "count": job.cluster.count,
-            "network": job.cluster.network.name,
-        },
+        "cluster": cluster_json(job.cluster),
         "stack": job.stack.name,
         "optimizer": job.stack.optimizer.name if job.stack.optimizer else None,
         "grad_dtype": job.stack.grad_dtype or None,

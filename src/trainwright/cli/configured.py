@@ -67,6 +67,8 @@ def _stated(options: argparse.Namespace, cluster: Cluster) -> StatedSettings:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*|[1-9]\d?", name):
             raise BadInput("--set", text, "must be NAME=VALUE", "write it like TP=4, or 1=8b for $1")
+        if name in variables:
+            raise BadInput("--set", text, f"sets {name} a second time", "state it once")
         variables[name] = value
     precision = options.precision
     if precision and precision not in PRECISIONS:

@@ -84,6 +84,8 @@ def text_of(options: argparse.Namespace) -> "tuple[Handed, str]":
         refuse_given(options, ("optimizer", "grad_dtype"), "is for strategies, and this plan is of none")
         refuse_given(options, ("lenient",), "is for strategies, and this plan is written whole or not at all")
         return handed, _general_text(options, handed)
+    if not options.lenient:
+        _check_usual_precision(options, handed)
     return handed, export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
 
 
@@ -101,6 +103,22 @@ def _check_optimizer(options: argparse.Namespace) -> None:
     capability = target_capability(TARGETS[options.to].stack or "trainwright")
     stated = (options.optimizer or "", options.grad_dtype or "")
     check_optimizer(capability, *stated, optimizer.OPTIONS, "target")
+
+
+def _check_usual_precision(options: argparse.Namespace, handed: "Handed") -> None:
+    """Raise if a plan states no precision, and the target does not have the usual one of the cluster."""
+    from trainwright.errors import BadInput
+    from trainwright.export.gaps import capability_gaps, target_capability
+    from trainwright.export.targets import TARGETS
+
+    target, device = TARGETS[options.to], handed.usual_of
+    if device is None or handed.handover is None:
+        return
+    for gap in capability_gaps(handed.handover, target_capability(target.stack)):
+        if gap.knob == "precision":
+            rule = f"{device.name} usually trains in {device.usual_precision}, and {gap.reason}"
+            remedy = "state a precision in the plan, or use --lenient"
+            raise BadInput("--cluster", options.cluster, rule, remedy)
 
 
 def _check_islands(options: argparse.Namespace, handed: "Handed") -> None:

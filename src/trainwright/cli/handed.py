@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
+from trainwright.cli.subject import cluster_json
 from trainwright.cluster.load import load_cluster
-from trainwright.cluster.types import Cluster
+from trainwright.cluster.sites import split_sites
+from trainwright.cluster.types import Cluster, Device
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.export.divides import check_divides
 from trainwright.export.handover import DEVICES_PER_NODE, Handover
@@ -20,7 +22,7 @@ from trainwright.plan.expand import expand
 from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import PRECISIONS, Strategy, parse_strategy
 from trainwright.plan.zoo import build_zoo, parse_zoo
-from trainwright.search.usual import MOST_BATCH, usual_batch_tokens
+from trainwright.search.usual import MOST_BATCH, check_precision, usual_batch_tokens
 from trainwright.units import parse_whole
 
 _MOST_SEQ = 100_000_000
@@ -38,6 +40,7 @@ class Handed:
     plan: Plan | None = None
     per_node: int = DEVICES_PER_NODE
     seq: int | None = None  # tokens per sequence, if they are known
+    usual_of: Device | None = None  # the device whose usual precision a strategy without one has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,9 @@ def parse_handed(options: argparse.Namespace) -> Handed:
     found = _load_answer(text) if is_file(text) and text.endswith(".json") else None
     if found is not None:
         _adopt(options, found)
-        return _of_strategy(options, parse_strategy(found["strategy"]["text"]), place_of(options))
+        place = place_of(options)
+        handed = _of_strategy(options, parse_strategy(found["strategy"]["text"]), place)
+        return replace(handed, notes=(*handed.notes, *_other_cluster(found, place)))
     place = place_of(options)
     if is_file(text):
         return _of_plan(options, _with_batch(options, load_plan(Path(text))), place)
@@ -70,9 +75,11 @@ def parse_handed(options: argparse.Namespace) -> Handed:
     if words and is_zoo(words):
         return _of_plan(options, _zoo(text, options, place), place)
     strategy = parse_strategy(text)
-    if place.cluster and not set(PRECISIONS) & set(words):
-        strategy = replace(strategy, precision=place.cluster.device.usual_precision)
-    return _of_strategy(options, strategy, place)
+    if place.cluster is None or set(PRECISIONS) & set(words):
+        return _of_strategy(options, strategy, place)
+    device = place.cluster.device
+    strategy = replace(strategy, precision=device.usual_precision)
+    return replace(_of_strategy(options, strategy, place), usual_of=device)
 
 
 def place_of(options: argparse.Namespace) -> Place:
@@ -94,9 +101,7 @@ def _load_answer(text: str) -> Mapping[str, Any]:
     try:
         tree = json.loads(Path(text).read_text(encoding="utf-8"))
         best = tree["plans"][0]
-        where = tree["cluster"]
-        cluster = f"{where['device']}:{where['count']}@{where['network']}"
-        known: dict[str, Any] = {"model": str(tree["model"]), "cluster": cluster}
+        known: dict[str, Any] = {"model": str(tree["model"]), "cluster": _cluster_text(tree["cluster"])}
         known |= {"global_batch": int(best["global_batch"]), "seq": int(best["seq"])}
         known |= {name: str(tree.get(name) or "") for name in ("stack", "optimizer", "grad_dtype")}
         return known | {"strategy": {"text": str(best["strategy"]["text"])}}
@@ -131,6 +136,21 @@ def _is_of_islands(text: str) -> bool:
         return False
 
 
+def _cluster_text(where: Mapping[str, Any]) -> str:
+    """The cluster of an answer as `--cluster` takes it; several sites only have the name that users write."""
+    name = str(where.get("name", ""))  # which answers of earlier versions do not have
+    return name if split_sites(name) else f"{where['device']}:{where['count']}@{where['network']}"
+
+
+def _other_cluster(found: Mapping[str, Any], place: Place) -> tuple[str, ...]:
+    """A note, if the plan of an answer is exported for another cluster than it was planned for."""
+    assert place.cluster is not None
+    stated = _cluster_text(cluster_json(place.cluster))
+    if stated == found["cluster"]:
+        return ()
+    return (f"Planned for {found['cluster']}, exported for {stated}: plan again for the best strategy.",)
+
+
 def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Fill in what the answer says and the user does not."""
     options.seq = options.seq or str(found["seq"])
@@ -149,12 +169,7 @@ def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
 
 
 def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) -> Handed:
-    if place.cluster and strategy.devices > place.cluster.count:
-        raise BadInput(
-            "plan", str(strategy),
-            f"is for {strategy.devices} devices, and the cluster has {place.cluster.count}",
-            "lower a degree, or use a larger cluster",
-        )  # fmt: skip
+    _check_cluster(strategy.devices, strategy.precision, place)
     batch, how = _batch(options, strategy, place)
     handover = Handover(
         strategy=strategy, global_batch=batch, seq=place.seq, model=place.model,
@@ -166,6 +181,16 @@ def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) 
     return Handed(
         title=f"{strategy}", notes=(how,) if how else (), handover=handover, per_node=place.per_node
     )
+
+
+def _check_cluster(devices: int, precision: str, place: Place) -> None:
+    """Raise for a cluster that has too few devices for a plan, or no rate for its precision."""
+    if place.cluster is None:
+        return
+    if devices > place.cluster.count:
+        rule = f"has {place.cluster.count} devices, and the plan is for {devices}"
+        raise BadInput("--cluster", place.cluster.name, rule, "use a larger cluster, or lower a degree")
+    check_precision(precision, place.cluster.device, f"--cluster {place.cluster.name}: precision")
 
 
 def _batch(options: argparse.Namespace, strategy: Strategy, place: Place) -> tuple[int, str]:
@@ -217,9 +242,7 @@ def _stated(options: argparse.Namespace, place: Place) -> _StatedState:
 
 def _of_plan(options: argparse.Namespace, plan: Plan, place: Place) -> Handed:
     """A plan that was written down: as its strategy if it is the plan of one, else as it is."""
-    if place.cluster and plan.devices > place.cluster.count:
-        rule = f"has {place.cluster.count} devices, and the plan is for {plan.devices}"
-        raise BadInput("--cluster", place.cluster.name, rule, "use a larger cluster")
+    _check_cluster(plan.devices, plan.precision, place)
     strategy = _strategy_of(plan, place)
     if strategy is None:
         return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node, seq=place.seq)

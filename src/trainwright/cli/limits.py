@@ -47,8 +47,9 @@ def parse_limits(options: argparse.Namespace) -> Limits | None:
             remedy = "add --max-days or --max-dollars"
             raise BadInput("--devices-range", options.devices_range, "goes with a deadline or budget", remedy)
         return None
-    rule, remedy = "is for one cluster, not for the smallest", "ask again with the count found"
-    refuse_given(options, ("flexible", "pareto"), rule, remedy)
+    limit = "--max-dollars" if options.max_days is None else "--max-days"
+    rule = f"is for one cluster, and {limit} looks for the smallest one"
+    refuse_given(options, ("flexible", "pareto"), rule, "plan again for the device count that is found")
     days, dollars = (
         parse_number(text, option, example) if text is not None else inf
         for text, option, example in (

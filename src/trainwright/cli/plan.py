@@ -4,6 +4,7 @@ import argparse
 
 from trainwright.cli import cost, interruptions, limits, memory_limit, money, optimizer, pages, target
 from trainwright.cli.knobs import LIMITED
+from trainwright.cli.refusal import refuse_given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +88,9 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.cli.show import Show
     from trainwright.report.files import render_json
 
+    if options.json == "-":
+        rule = "shortens the printed tables, which --json on standard output replaces"
+        refuse_given(options, ("quiet",), rule, "leave out one of the two")
     with Show(patient=True) as show:
         answer = plan_answer(options, show.told)
     written = save_answer(options, answer)

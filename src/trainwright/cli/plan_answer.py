@@ -75,7 +75,7 @@ def _check_algorithm(options: argparse.Namespace) -> None:
     rule = "goes with exact training, and --algorithm compares it with others on one cluster"
     names = ("flexible", "pareto", *_OF_SMALLEST, "devices_range")
     refuse_given(options, names, rule, "leave out one of the two")
-    refuse_given(options, ("batch_range",), "is for exact training", "use --batch")
+    refuse_given(options, ("batch_range",), "is for exact training, without --algorithm", "use --batch")
 
 
 def _strategies(options: argparse.Namespace) -> StrategyAnswer:

@@ -9,6 +9,7 @@ from trainwright.cli.money import parse_prices
 from trainwright.cli.subject import (
     SAMPLES_PER_DEVICE,
     Subject,
+    cluster_json,
     parse_batch,
     parse_subject,
 )
@@ -45,9 +46,7 @@ class TablesAnswer:
         cluster = self.job.cluster
         return {
             "model": self.job.graph.name,
-            "cluster": {
-                "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
-            },
+            "cluster": cluster_json(cluster),
             "stack": self.job.stack.name,
             "notes": self.notes,
             "plans": self.plans,

@@ -1,6 +1,7 @@
 """What a user asks of a plan, read from the options."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.cli.knobs import LIMITED
@@ -101,19 +102,30 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
     """Knobs that are fixed: by the user, or by what the stack can run."""
     precision = options.precision or device.usual_precision
     check_precision(precision, device)
-    fixed: dict[str, tuple[int, ...]] = {
-        **able_knobs(stack),
-        "precision": (PRECISIONS.index(precision),),
-    }
-    for text in options.fix:
-        knob, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput("--fix", text, "has no value", "write it like pp=4")
-        fixed[knob_name(knob)] = tuple(dict.fromkeys(knob_value(knob, each) for each in value.split(",")))
+    stated = _stated(options.fix)
+    if options.precision and "precision" in stated:
+        rule = "is also fixed by --fix precision"
+        raise BadInput("--precision", options.precision, rule, "state the precision once")
+    fixed = {**able_knobs(stack), "precision": (PRECISIONS.index(precision),), **stated}
     check_able(stack, fixed)
     for index in fixed["precision"]:
         check_precision(PRECISIONS[index], device)
     return fixed
+
+
+def _stated(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The values of each knob that `--fix` names."""
+    stated: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        knob, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput("--fix", text, "has no value", "write it like pp=4")
+        name = knob_name(knob)
+        if name in stated:
+            rule = f"fixes {name} a second time"
+            raise BadInput("--fix", text, rule, f"list the values in one option, like {knob}=1,2")
+        stated[name] = tuple(dict.fromkeys(knob_value(knob, each) for each in value.split(",")))
+    return stated
 
 
 def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:

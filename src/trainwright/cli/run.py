@@ -17,6 +17,7 @@ from trainwright.cli.run_options import (
     weights_file,
     whole_of,
 )
+from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
     from trainwright.runtime.training import Training
@@ -117,9 +118,16 @@ def run(options: argparse.Namespace) -> int:
     check_torch("run")
     from trainwright.cli.run_algorithm import has_workers, run_algorithm
 
+    is_rank = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     if has_workers(options):
+        if is_rank:
+            raise BadInput(
+                "--algorithm", options.algorithm or " ".join(options.plan),
+                "starts its workers itself, and torchrun has started this process as one of several",
+                "call trainwright run without torchrun, on one machine",
+            )  # fmt: skip
         return run_algorithm(options)
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+    if is_rank:
         from trainwright.runtime.process import restart_count
 
         rule, remedy = "is for processes that this command starts", "use torchrun's --max-restarts"
@@ -193,7 +201,6 @@ def _parse(options: argparse.Namespace, count: int | None) -> "Training":
 def _check_cost(options: argparse.Namespace, processes: int) -> None:
     """Raise, before anything runs, if the step's prediction cannot rest on what `--cost` names."""
     from trainwright.cost.source import parse_cost
-    from trainwright.errors import BadInput
     from trainwright.runtime.machine import profiled_source
     from trainwright.runtime.process import has_gpu
 

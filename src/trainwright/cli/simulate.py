@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trainwright.simulate.whole import Simulated
 
 _PLACES = 16  # that are drawn
+# Options on sequences, or on replicas that each hold all weights.
+_NOT_OF_TABLES = ("batch_tokens", "seq", "algorithm", "islands")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,6 +112,8 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
 
     adopt_answer(options)
     subject = parse_subject(options)
+    if is_recommender(subject.graph):
+        refuse_given(options, _NOT_OF_TABLES, "does not apply to a recommender")
     if is_of_islands(options):
         return apart_outcome_of(options, subject)
     named, note = _parse_plan(options, subject)
@@ -187,14 +191,13 @@ def _closed_form(subject: "Subject", named: "NamedPlan") -> "Predicted | None":
 
 def json_of(outcome: "Outcome") -> Mapping[str, object]:
     """The answer as one tree of plain values."""
+    from trainwright.cli.subject import cluster_json
     from trainwright.report.island_account import round_account_of
 
     cluster, account, stack = outcome.subject.cluster, outcome.account, outcome.subject.stack
     return {
         "model": outcome.subject.graph.name,
-        "cluster": {
-            "device": cluster.device.name, "count": cluster.count, "network": cluster.network.name,
-        },
+        "cluster": cluster_json(cluster),
         "stack": stack.name,
         "optimizer": stack.optimizer.name if stack.optimizer else None,
         "grad_dtype": stack.grad_dtype or None,

@@ -1,7 +1,7 @@
 """What a command is about, read from the options: a model on a cluster, with software, at a length."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainwright.cli.optimizer import stated_stack
@@ -124,6 +124,14 @@ def batch_note(batch: int, seq: int, how: str) -> str:
     if seq == 1:
         return f"Global batch: {batch} samples ({how})"
     return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
+
+
+def cluster_json(cluster: Cluster) -> Mapping[str, object]:
+    """What an answer says of its cluster: its name as the user wrote it, and what is in it."""
+    return {
+        "name": cluster.name, "device": cluster.device.name, "count": cluster.count,
+        "network": cluster.network.name,
+    }  # fmt: skip
 
 
 def _own_stack(architecture: Architecture, constants: Constants) -> Stack | None:

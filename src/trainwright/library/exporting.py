@@ -37,9 +37,9 @@ def export(
         options.setdefault("grad_dtype", stack.grad_dtype or None)
     best = plan.best if isinstance(plan, Plans) else plan
     if isinstance(best, Summary):
-        batch = batch or best.global_batch
+        batch = best.global_batch if batch is None else batch
         is_written = model or (to in TARGETS and TARGETS[to].writes_seq)
-        seq = seq or (best.seq if is_written else None)
+        seq = best.seq if seq is None and is_written else seq
         best = best.strategy
     named = str(best) if isinstance(best, Strategy) else best
     stated = {"to": to, "model": model, "cluster": cluster, "batch": batch, "seq": seq, "lenient": lenient}

@@ -98,7 +98,9 @@ def simulate(
     name files, which are written. What does not fit is simulated all the same.
     """
     if isinstance(plan, Summary):
-        batch, seq, plan = batch or plan.global_batch, seq or plan.seq, plan.strategy
+        batch = plan.global_batch if batch is None else batch
+        seq = plan.seq if seq is None else seq
+        plan = plan.strategy
     named = str(plan) if isinstance(plan, Strategy) else plan
     stated = {"batch": batch, "seq": seq, "stack": stack}
     asked = options_of("simulate", [model, cluster, named], stated | options)

@@ -23,7 +23,7 @@ from trainwright.runtime.kernels.matmul import (
     projections_of,
     weight_gradients,
 )
-from trainwright.runtime.operation import Given, Operation
+from trainwright.runtime.operation import Operation
 from trainwright.runtime.ring_attention import attend, attend_back
 from trainwright.runtime.routed import experts_of
 from trainwright.runtime.values import gradient_views, held_weights, incoming, read, write, write_all
@@ -37,6 +37,8 @@ class Computer:
     kernels: Mapping[str, Kernel]  # by the name of an operator's place
     names: Sequence[str]  # of places
     like: torch.Tensor  # of the dtype of computation, on the device
+    read_values: Sequence[Sequence[str]] = ()  # by place: the names of the values that it reads
+    dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # of values that have another dtype
     seed: int = 0
     answer_weights: Mapping[str, float] = field(default_factory=dict)  # of each target, by its loss
     loss: float = 0.0
@@ -167,7 +169,7 @@ class Computer:
 
     def _traced(self, operation: Operation, frame: Frame) -> tuple[tuple[torch.Tensor, ...], Context]:
         """The results, and PyTorch's graph of how they were made."""
-        inputs = [self._source(given, frame) for given in operation.inputs]
+        inputs = [self._source(operation, at, frame) for at in range(len(operation.inputs))]
         if carries(operation.op):
             inputs[-1] = frame.shares[operation.step.block]
         held = held_weights(operation, frame)
@@ -181,11 +183,18 @@ class Computer:
             {at for at, each in enumerate(operation.weights) if not each.parcel.trained},
         )
 
-    def _source(self, given: Given | None, frame: Frame) -> torch.Tensor:
+    def _source(self, operation: Operation, at: int, frame: Frame) -> torch.Tensor:
         """An input; where a backward does not read it, zeros stand for it."""
+        given = operation.inputs[at]
         if given is None or (not given.candidates and not given.name):
-            return self.like.new_zeros(given.shape if given else ())
+            return self._zeros(operation, at)
         return read(given, frame)
+
+    def _zeros(self, operation: Operation, at: int) -> torch.Tensor:
+        """Zeros instead of an input or its gradient, in the dtype of that value."""
+        given, name = operation.inputs[at], self.read_values[operation.step.instance][at]
+        dtype = self.dtypes.get(name, self.like.dtype)
+        return self.like.new_zeros(given.shape if given else (), dtype=dtype)
 
     def _forward(self, operation: Operation, frame: Frame) -> None:
         phase = operation.step.phase
@@ -214,9 +223,9 @@ class Computer:
             before = frame.share_gradients.get(operation.step.block)
             frame.share_gradients[operation.step.block] = grad if before is None else before + grad
         for each in operation.writes:
-            grad, given = to_inputs[each.index], operation.inputs[each.index]
-            assert given is not None
-            write(each, frame, self.like.new_zeros(given.shape) if grad is None else grad)
+            grad = to_inputs[each.index]
+            assert operation.inputs[each.index] is not None
+            write(each, frame, self._zeros(operation, each.index) if grad is None else grad)
         if operation.gives_weights:
             totals = gradient_views(operation, frame)
             for held, grad in zip(operation.weights, to_weights, strict=True):

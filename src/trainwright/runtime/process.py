@@ -5,7 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import parent_process
@@ -35,6 +35,7 @@ _START_S = 300
 _FAILING = ("connection", "gloo", "timed out", "peer", "socket", "nccl", "cuda error")
 _PATIENCE_S = 3.0  # of a process that was told to end, with its launcher
 _LOST_S = 1.0  # before a process that has lost a peer ends: the peer's own end is then seen first
+_PRINT_S = 10.0  # before a process that leaves the message to another ends all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +105,22 @@ def _sit_down() -> Seat:
 
 
 def _say_once(seat: Seat | None, text: str) -> None:
-    """Print a message, unless another process has printed one."""
+    """Print a message, unless another process has printed one.
+
+    The others wait until it is printed: the launcher returns as soon as one process has failed.
+    """
     try:
         turn = seat.store.add("said", 1) if seat else 1
     except Exception:  # where they met is gone
         turn = 1 if seat is not None and seat.rank == 0 else 2
     if turn == 1:
         print(text, file=sys.stderr, flush=True)
+    if seat is not None:
+        with suppress(Exception):  # the store is gone, or the one that prints was killed
+            if turn == 1:
+                seat.store.set("printed", "1")
+            else:
+                seat.store.wait(["printed"], timedelta(seconds=_PRINT_S))
 
 
 def restart_count() -> int:

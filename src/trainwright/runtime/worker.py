@@ -290,7 +290,10 @@ def build_worker(
     return Worker(
         program=program, device=device, torch_device=torch_device, parcels=parcels, deeds=deeds, groups=made,
         turns=tuple(turn for turn in sequence(program) if (turn.route, turn.step) in deeds),
-        computer=Computer(kernels=kernels, names=[each.name for each in program.instances], like=maker.like),
+        computer=Computer(
+            kernels=kernels, names=[each.name for each in program.instances], like=maker.like,
+            read_values=[each.inputs for each in program.instances], dtypes=maker.dtypes,
+        ),
         reads={r: maker.counts(r, deeds) for r in range(len(program.routes))},
     )  # fmt: skip
 

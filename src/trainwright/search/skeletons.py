@@ -87,6 +87,7 @@ def _strategies(setting: Setting, batch: int, freedoms: Freedoms) -> Iterator[St
     fixed = {
         "schedule": (plain,), "vpp": (1,), "recompute": (0,), "offload": (0,), "cp_kind": (0,),
         "precision": (PRECISIONS.index(setting.precision),), "zero": (0,), "shard": (0,),
+        "ep": (1,), "etp": (1,),  # which `plan_parameters` does not write
     }  # fmt: skip
     space = Space(
         graph=setting.graph, devices=setting.cluster.count, seq=setting.seq, global_batch=batch, fixed=fixed,

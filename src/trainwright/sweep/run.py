@@ -52,6 +52,7 @@ def run_sweep(
     one for each core; 1: this one). `ray`: the address of a Ray cluster, or `local`. `cancelled` is asked
     several times a second, and `Cancelled` raised once it says so.
     """
+    _check_workers(workers, ray)
     load_arrow()  # before anything is made: what is missing is said at once
     if ray:
         check_ray()
@@ -70,6 +71,15 @@ def run_sweep(
 
         _mend(folder, manifest, make)
         return _continue(folder, manifest, make, progress or _silent)
+
+
+def _check_workers(workers: int, ray: str) -> None:
+    """Raise for a count of processes that cannot be honoured."""
+    if workers < 0:
+        raise BadInput("--workers", workers, "is less than 0", "use 0 for one process per core")
+    if ray and workers:
+        rule = "does not apply with --ray, which uses the cores of the Ray cluster"
+        raise BadInput("--workers", workers, rule, "leave out one of the two")
 
 
 def _begin(sweep: Sweep, folder: Path) -> Manifest:

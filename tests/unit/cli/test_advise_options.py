@@ -40,6 +40,15 @@ def test_the_options_fill_in_what_a_trainer_would(tmp_path: Path) -> None:
     )
 
 
+def test_a_stated_micro_batch_of_deepspeed_changes_the_accumulation(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    path.write_text(json.dumps(dict(zip(names, (8, 2, 2), strict=True)) | {"bf16": {"enabled": True}}))
+    asked = options(str(path), "h100:2", "--model", "gpt2", "--micro-batch", "4")
+    configured = parse_configured(asked)  # 8 = 2 replicas x 4 x 1, no longer 2 x 2 x 2
+    assert (configured.strategy.micro_batch, configured.global_batch) == (4, 8)
+
+
 def test_a_stated_vocabulary_is_that_of_the_model() -> None:
     asked = options("dp8 zero3", "h100:8", "--model", "gpt2", "--vocab", "32000")
     subject, _ = parse_job(asked, parse_configured(asked))

@@ -1,5 +1,7 @@
 """Plans beyond knobs: what is drafted, what is kept, and what is said of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import free_stack, perfect, round_cluster, round_device
@@ -49,6 +51,15 @@ def trial(step_s: float, **time_s: float) -> Trial:
         plan="p", step_s=step_s, total_bytes=2.0**30, capacity_bytes=2.0**31, fits=True, time_s=time_s,
         device_w=300.0, tokens_per_joule=1.0, row_bytes=(0.0,),
     )  # fmt: skip
+
+
+def test_a_skeleton_has_no_expert_parallelism_which_its_plan_could_not_state() -> None:
+    experts = Architecture(
+        name="experts", kind="decoder", layers=2, hidden=64, heads=4, ffn=256, vocab=256, max_seq=64,
+        experts=4, top_k=2,
+    )  # fmt: skip
+    of = replace(setting(), graph=build_graph(experts), seq=64)
+    assert {each.strategy.ep for each in skeletons(of, 16, Freedoms())} == {1}
 
 
 def test_doing_a_layer_again_keeps_less_and_takes_longer() -> None:

@@ -75,9 +75,10 @@ def _with_stated(values: Mapping[str, Any], stated: StatedSettings) -> Mapping[s
 
 
 def _rounds(values: Mapping[str, Any], stated: StatedSettings) -> object:
-    """Accumulation steps, where the two that are stated do not decide them."""
-    rounds = values.get(_NAMES[1])
-    return None if stated.global_batch or rounds == "auto" else rounds
+    """Accumulation steps, where the micro batch and the whole batch do not decide them."""
+    rounds, whole = values.get(_NAMES[1]), stated.global_batch or values.get(_NAMES[2])
+    is_derived = stated.global_batch or (stated.devices and isinstance(whole, int))
+    return None if is_derived or rounds == "auto" else rounds
 
 
 def _flattened(values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
