@@ -25,7 +25,8 @@ _SUBJECT = {
 _PLAN = {
     **_SUBJECT, "--batch-range": "8:16", "--precision": "fp16", "--objective": "energy", "--fix": "pp=1",
     **{f"--max-{knob}": "1" for knob in ("tp", "pp", "vpp", "cp", "ep", "dp", "mb")}, "--top": "1",
-    "--all-variants": None, "--oom-risk": "20%", "--headroom": "30%", "--pareto": None, "--flexible": None, "--algorithm": "local-sgd",
+    "--all-variants": None, "--oom-risk": "20%", "--headroom": "30%", "--pareto": None, "--flexible": None,
+    "--algorithm": "local-sgd",
     "--islands": "4", "--save-plans": "plans", "--json": "answer.json", "--csv": "rows.csv", "--quiet": None,
     **_TARGET,
     "--max-days": "9000", "--max-dollars": "9e9", "--devices-range": "2..2", **_INTERRUPTIONS, **_MONEY,
