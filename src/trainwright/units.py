@@ -24,6 +24,7 @@ _SUFFIXES: dict[str, dict[str, float]] = {
     "years": {"years": 1.0, "year": 1.0, "y": 1.0, "months": 1.0 / 12.0},
     "/day": {"/day": 1.0, "/week": 1.0 / 7.0},
     "/device-day": {"/device-day": 1.0, "/device-year": 1.0 / 365.25},
+    "%": {"%": 0.01},
     "tokens": {p + s: f for p, f in (_DECIMAL | {"B": 1e9}).items() for s in ("", "tokens", " tokens")},
 }
 _EXAMPLE = {
@@ -39,6 +40,7 @@ _EXAMPLE = {
     "years": "4 years",
     "/day": "0.9 /day",
     "/device-day": "4.7e-4 /device-day",
+    "%": "3%",
     "tokens": "15T",
 }
 _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$", re.DOTALL)

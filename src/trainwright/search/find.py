@@ -139,7 +139,7 @@ def find_front(question: Question) -> Candidates:
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
         for block, result in _estimated(job, space_of(question, batch)):
-            fit = _fit(job, result, question.filled_share)
+            fit = fits(job, result, question.filled_share)
             kept = _candidates(question, job, block, result).take(fit)
             front = pareto_front(join_candidates([front, kept]))
     return front
@@ -147,9 +147,9 @@ def find_front(question: Question) -> Candidates:
 
 def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
     """Every block of a space with its estimates; what the stack cannot run is left out."""
-    unbounded = _unbounded(job)
+    endless = unbounded(job)
     blocks = (block.take(_runs(job, block)) for block in strategy_blocks(space))
-    return work_ahead(lambda block: estimate(unbounded, block, detail=False), filter(len, blocks))
+    return work_ahead(lambda block: estimate(endless, block, detail=False), filter(len, blocks))
 
 
 def _runs(job: Job, strategies: Strategies) -> Flags:
@@ -172,7 +172,7 @@ def space_of(question: Question, batch: int) -> Space:
     )  # fmt: skip
 
 
-def _unbounded(job: Job) -> Job:
+def unbounded(job: Job) -> Job:
     """The job on devices whose memory has no end: what is then infeasible is so for another reason.
 
     Of several tiers that hold tensors the last has no end, so that as much lies there as will.
@@ -184,7 +184,7 @@ def _unbounded(job: Job) -> Job:
     return replace(job, cluster=replace(job.cluster, device=device))
 
 
-def _fit(job: Job, result: Estimates, room: float = 1.0) -> Flags:
+def fits(job: Job, result: Estimates, room: float = 1.0) -> Flags:
     """Which estimates (of an unbounded job) fit devices that have `room` times the job's memory."""
     capacity_bytes = job.cluster.capacity_bytes
     return np.asarray(result.feasible & (result.total_bytes <= room * capacity_bytes))
@@ -222,8 +222,8 @@ def _settled(question: Question, job: Job, candidates: Candidates, result: Estim
 
 def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Candidates, Flags]:
     """Strategies as candidates, and which of them fit and can be run."""
-    result = estimate(_unbounded(job), strategies, detail=False)
-    fit = _fit(job, result, question.filled_share) & _runs(job, strategies)
+    result = estimate(unbounded(job), strategies, detail=False)
+    fit = fits(job, result, question.filled_share) & _runs(job, strategies)
     return _candidates(question, job, strategies, result), fit
 
 
@@ -231,7 +231,7 @@ def _evaluate(
     question: Question, job: Job, strategies: Strategies, found: Found
 ) -> tuple[Found, Candidates, Flags]:
     """What was found with these strategies added, all of them as candidates, and which are settled."""
-    result = estimate(_unbounded(job), strategies, detail=False)
+    result = estimate(unbounded(job), strategies, detail=False)
     result = replace(result, feasible=result.feasible & _runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
     return found, candidates, _settled(question, job, candidates, result)
@@ -243,7 +243,7 @@ def _add(
     """What was found with these strategies added, and all of them as candidates."""
     candidates = _candidates(question, job, strategies, result)
     share = question.filled_share
-    fit, risky, roomy = (_fit(job, result, room) for room in (share, 1.0, ROOMIER * share))
+    fit, risky, roomy = (fits(job, result, room) for room in (share, 1.0, ROOMIER * share))
     good = fit & (candidates.score <= found.bound)
     nearest = found.nearest
     if not len(found.best) and result.feasible.any():
@@ -375,19 +375,19 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: f
         strategies.vpp if job.stack.capability.recompute_layers == "chunk" else np.ones_like(strategies.vpp)
     )
     layers = _layers_per_stage(job, strategies) // unit  # in units that can be stated
-    unbounded = _unbounded(job)
+    endless = unbounded(job)
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
         counted = _with(strategies.take(rows), recompute_layers=middle * unit[rows])
-        fit = _fit(job, estimate(unbounded, counted, detail=False), room)
+        fit = fits(job, estimate(endless, counted, detail=False), room)
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
     fewest = _with(strategies, recompute_layers=high * unit)
     fewer = (high < layers) & (high > 0)
     if room > question.filled_share:  # what fits without the room was found without it
-        fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False), question.filled_share)
+        fewer &= ~fits(job, estimate(endless, fewest, detail=False), question.filled_share)
     if not fewer.any():
         return found
     # The space has each with every layer recomputed: these are beyond it.

@@ -32,6 +32,8 @@ Ints = NDArray[np.int64]
 Grid = Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]  # knobs that go together, and their values
 KNOBS = tuple(field.name for field in fields(Strategy))
 _FLAGS = {"1": 1, "on": 1, "true": 1, "0": 0, "off": 0, "false": 0}
+_FEW = 4  # microbatches of a share, so few that no other size of them is near
+_LARGE = 64  # sequences of a micro batch beyond which its size hardly matters
 _FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0; the others start at 1
 
 
@@ -41,7 +43,8 @@ class Space:
 
     `fixed` maps a knob to the values it may take; `most` to the largest one. `recomputes` are the
     recomputations, by number, that are considered where `fixed` states none; without them, those of unknown
-    software.
+    software. With `span`, the least and the most sequences per step, a strategy is legal if it is so at a
+    batch between them, and micro batches are some of those that are: `even_sizes`.
     """
 
     graph: Graph
@@ -52,6 +55,7 @@ class Space:
     most: Mapping[str, int]
     check_divisors: bool = True
     recomputes: tuple[int, ...] = ()
+    span: tuple[int, int] | None = None
 
 
 def knob_name(text: str) -> str:
@@ -176,7 +180,7 @@ def _degrees(space: Space) -> Iterator[tuple[int, int, int, int]]:
         if space.devices % (tp * cp * pp):
             continue
         for dp in _allowed(space, "dp", [space.devices // (tp * cp * pp)]):
-            divides = space.global_batch % dp == 0 or not space.check_divisors
+            divides = _has_multiple(space, dp) or not space.check_divisors
             if dp * tp * cp * pp == space.devices and divides:
                 yield tp, cp, pp, dp
 
@@ -234,13 +238,43 @@ def _strategies(grids: Sequence[Grid]) -> Strategies:
 
 def _pipelines(space: Space, pp: int, dp: int) -> list[tuple[int, int, int]]:
     """(schedule, vpp, micro batch): interleaving needs microbatches in whole rounds of the stages."""
-    per_replica = max(space.global_batch // dp, 1)
-    sizes = _allowed(space, "micro_batch", _divisors(per_replica))
+    sizes = _allowed(space, "micro_batch", _micro_batches(space, dp))
     return [
         (schedule, vpp, size)
         for (schedule, vpp), size in product(_schedules(space, pp), sizes)
-        if vpp == 1 or per_replica // size % pp == 0 or not space.check_divisors
+        if vpp == 1 or _has_multiple(space, dp * size * pp) or not space.check_divisors
     ]
+
+
+def _micro_batches(space: Space, dp: int) -> Sequence[int]:
+    """The micro batches that a replica's share of the batch divides by."""
+    if space.span is None:
+        return _divisors(max(space.global_batch // dp, 1))
+    low, high = space.span
+    shares = (-(-low // dp), (low + high) // 2 // dp, high // dp)
+    few = {share // count for share in shares for count in range(1, _FEW + 1)}
+    sizes = {*even_sizes(high // dp), *(size for size in few if size <= _LARGE)} - {0}
+    stated = space.fixed.get("micro_batch", sorted(sizes))
+    return [size for size in stated if _has_multiple(space, dp * size)]
+
+
+def _has_multiple(space: Space, unit: int) -> bool:
+    """Whether the batch, or one of those between two, is a multiple of so many sequences."""
+    low, high = space.span or (space.global_batch, space.global_batch)
+    return high // unit * unit >= low
+
+
+@cache
+def even_sizes(most: int) -> tuple[int, ...]:
+    """Numbers up to a largest one, by about a quarter apart: 1 to 6, 8, 10, 12, 16, 20, 24, 32 ..."""
+    powers = [1 << power for power in range(most.bit_length())]
+    return tuple(sorted({each for p in powers for each in (p, p * 5 // 4, p * 3 // 2) if each <= most}))
+
+
+def batch_unit(strategies: Strategies) -> Ints:
+    """The sequences of which the global batch of each strategy is a multiple."""
+    rounds = np.where(strategies.vpp > 1, strategies.pp, 1)
+    return np.asarray(strategies.dp * strategies.micro_batch * rounds, dtype=np.int64)
 
 
 def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
