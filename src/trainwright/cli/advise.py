@@ -97,7 +97,7 @@ def save_advised(options: argparse.Namespace, found: Advised) -> None:
 
 
 def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:
-    from trainwright.cli.subject import batch_note
+    from trainwright.cli.batch import batch_note
 
     return (
         f"{options.config}: {configured.strategy}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainwright.cli.batch import batch_tree
 from trainwright.cli.request import Request
 from trainwright.cli.subject import cluster_json
 from trainwright.economics.batch import batch_charge
@@ -13,6 +14,7 @@ from trainwright.plan.strategy import ORDERS, Strategy
 from trainwright.report.limits import limits
 from trainwright.report.summary import Summary, summarize
 from trainwright.report.whatif import WhatIf, what_if
+from trainwright.search.batch_limit import BatchLimit, batch_limit
 from trainwright.search.check import check_constraints
 from trainwright.search.families import WITHIN, PlanFamily
 from trainwright.search.find import Found, Question, find_front, find_plans
@@ -47,6 +49,7 @@ class Answer:
     variants: tuple[tuple[PlanVariant, ...], ...]
     front: tuple[Summary, ...]
     limits: tuple[str, ...]
+    batch_limit: BatchLimit | None
     what_if: tuple[WhatIf, ...]
     compared: int  # the best plans that what-if answers choose from
     considered: int
@@ -89,6 +92,8 @@ def answer_of(request: Request) -> Answer:
     mapping: tuple[str, ...] = ()
     if winner.order != ORDERS[0]:
         mapping = (explain_order(replace(question.job, global_batch=summaries[0].global_batch), winner),)
+    limited = batch_limit(question, found.best)
+    causes = limits(summaries[0], roomier_s if question.objective == "time" else None)
     return Answer(
         notes=(
             *request.notes,
@@ -100,7 +105,8 @@ def answer_of(request: Request) -> Answer:
         summaries=summaries,
         variants=tuple(map(_variants, families)),
         front=_summaries(request, find_front(question)) if request.pareto else (),
-        limits=limits(summaries[0], roomier_s if question.objective == "time" else None),
+        limits=(str(limited), *causes) if limited else causes,
+        batch_limit=limited,
         what_if=_what_if(question, found),
         compared=len(_rivals(question, found)),
         considered=found.considered,
@@ -192,6 +198,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
         "objective": answer.request.question.objective,
         "notes": answer.notes,
+        "batch": _batch_of(answer),
         "considered": answer.considered,
         "evaluated": answer.evaluated,
         "feasible": answer.feasible,
@@ -212,6 +219,13 @@ def _plan_trees(answer: Answer) -> Sequence[object]:
         {name: getattr(each, name) for name in names} | {"variants": len(own), "variant_strategies": own}
         for each, own in zip(answer.summaries, answer.variants, strict=True)
     ]
+
+
+def _batch_of(answer: Answer) -> Mapping[str, object]:
+    """The batches that were searched, what was asked for, and a better one if the batch is what limits."""
+    chosen, limited = answer.request.batch, answer.batch_limit
+    better = {"sequences": limited.better, "faster": limited.faster} if limited else None
+    return {**batch_tree(chosen.batches, chosen.target), "better": better}
 
 
 def csv_rows(answer: Answer) -> list[dict[str, object]]:

@@ -5,8 +5,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.cli.batch import parse_batch
 from trainwright.cli.named_plan import is_file
-from trainwright.cli.subject import Subject, parse_batch, parse_subject
+from trainwright.cli.subject import Subject, parse_subject
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
@@ -104,7 +105,6 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
     stated.model = options.model or configured.model
     stated.seq = options.seq or (str(configured.seq) if configured.seq else None)
     stated.stack = options.stack or configured.stack or None
-    stated.batch_tokens = None
     stated.optimizer = options.optimizer or configured.optimizer
     stated.grad_dtype = options.grad_dtype or configured.grad_dtype
     architecture = _architecture(options, stated.model, configured)

@@ -2,7 +2,17 @@
 
 import argparse
 
-from trainwright.cli import cost, interruptions, limits, memory_limit, money, optimizer, pages, target
+from trainwright.cli import (
+    batch_options,
+    cost,
+    interruptions,
+    limits,
+    memory_limit,
+    money,
+    optimizer,
+    pages,
+    target,
+)
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.refusal import refuse_given
 
@@ -13,14 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
-    batch = parser.add_mutually_exclusive_group()
-    batch.add_argument("--batch", metavar="N", help="sequences per step")
-    batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
-    batch.add_argument(
-        "--batch-range",
-        metavar="A:B",
-        help="compare A, 2A, 4A ... B sequences per step, per token (see --critical-batch)",
-    )
+    batch_options.add_arguments(parser, exact="sequences per step", ranges=True)
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument(
         "--change", action="append", default=[], metavar="RESOURCE=X",

@@ -2,15 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trainwright.cli.chosen_batch import ChosenBatches, choose_batches
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.memory_limit import parse_filled_share
-from trainwright.cli.subject import (
-    Subject,
-    parse_batch,
-    parse_subject,
-)
+from trainwright.cli.subject import parse_subject
 from trainwright.cli.terms import parse_terms
 from trainwright.cluster.types import Device
 from trainwright.cost.constants import Stack
@@ -21,7 +18,7 @@ from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
-from trainwright.search.usual import MOST_BATCH, able_knobs, check_able, check_precision
+from trainwright.search.usual import able_knobs, check_able, check_precision
 from trainwright.stack.capability import AXES
 from trainwright.units import parse_whole
 
@@ -34,54 +31,44 @@ class Request:
     terms: Terms
     notes: tuple[str, ...]
     pareto: bool
+    batch: ChosenBatches
 
 
 def parse_request(options: argparse.Namespace, devices: int | None = None) -> Request:
-    """The request that the options describe; on so many devices, if that is not up to the cluster."""
+    """The request that the options describe.
+
+    On so many devices, if that is not up to the cluster: then the batch is the same for every count, within
+    the tolerance.
+    """
     subject = parse_subject(options, devices)
-    stack = subject.stack
-    batches, batch_note = _batches(options, subject)
-    priced = parse_terms(options, subject, tuple(batch * subject.seq for batch in batches))
+    stack, priced = subject.stack, parse_terms(options, subject)
     objective(options.objective)
     filled_share, memory_note = parse_filled_share(options, subject.memory_spread)
     top = parse_whole(options.top, "--top")
     job = Job(
         graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
-        seq=subject.seq, global_batch=batches[0],
+        seq=subject.seq, global_batch=1,
     )  # fmt: skip
+    question = Question(
+        mappings=True, filled_share=filled_share,
+        job=job, batches=(1,),
+        fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
+        objective=options.objective, top=top, families=0 if options.all_variants else top,
+        critical_batch_tokens=priced.terms.critical_batch_tokens,
+        dollars_per_kwh=priced.terms.dollars_per_kwh,
+    )  # fmt: skip
+    chosen = choose_batches(options, subject, question, is_sized=devices is not None)
+    tokens = tuple(batch * subject.seq for batch in chosen.batches)
     return Request(
-        question=Question(
-            mappings=True, filled_share=filled_share,
-            job=job, batches=batches,
-            fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
-            objective=options.objective, top=top, families=0 if options.all_variants else top,
-            critical_batch_tokens=priced.terms.critical_batch_tokens,
-            dollars_per_kwh=priced.terms.dollars_per_kwh,
-        ),
+        question=replace(question, job=replace(job, global_batch=chosen.batches[0]), batches=chosen.batches),
         terms=priced.terms,
         notes=(
-            subject.title, batch_note, *priced.notes, memory_note, *subject.basis, *_lacks(options, stack),
+            subject.title, chosen.note, *priced.notes(tokens), memory_note, *subject.basis,
+            *_lacks(options, stack),
         ),
         pareto=options.pareto,
+        batch=chosen,
     )  # fmt: skip
-
-
-def _batches(options: argparse.Namespace, subject: Subject) -> tuple[tuple[int, ...], str]:
-    if not options.batch_range:
-        batch, note = parse_batch(options, subject)
-        return (batch,), note
-    first, colon, last = options.batch_range.partition(":")
-    if not colon:
-        raise BadInput("--batch-range", options.batch_range, "has no end", "write it like 512:4096")
-    low, high = (parse_whole(each, "--batch-range", most=MOST_BATCH) for each in (first, last))
-    if low > high:
-        raise BadInput("--batch-range", options.batch_range, "starts above its end", "write it like 512:4096")
-    doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
-    batches = tuple(dict.fromkeys([*doubled, high]))
-    listed = ", ".join(map(str, batches))
-    charged = (options.target_loss or options.critical_batch) and options.critical_batch != "none"
-    how = "by what their tokens are worth" if charged else "per token"
-    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared {how}"
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:

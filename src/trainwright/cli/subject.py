@@ -13,17 +13,13 @@ from trainwright.cost.constants import TORCHREC, Efficiency, Stack
 from trainwright.cost.load import Constants, Interval, load_constants
 from trainwright.cost.memory_risk import MemorySpread
 from trainwright.cost.source import build_source
-from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
-from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.search.usual import MOST_BATCH, usual_batch
 from trainwright.stack.load import stack_name
-from trainwright.units import parse_quantity, parse_whole, render_bytes, render_si
+from trainwright.units import parse_whole, render_bytes, render_si
 
-SAMPLES_PER_DEVICE = 512  # of a recommender
 _MOST_SEQ = 100_000_000
 
 
@@ -102,30 +98,6 @@ def _changed(changes: Sequence[tuple[str, float]]) -> tuple[str, ...]:
     return ("Changed: " + ", ".join(f"{factor:g} times the {name}" for name, factor in changes) + ".",)
 
 
-def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
-    """Sequences per step, as `--batch` or `--batch-tokens` asks or by model size; and a note on them."""
-    seq = subject.seq
-    if is_recommender(subject.graph) and not (options.batch or options.batch_tokens):
-        batch, how = (
-            SAMPLES_PER_DEVICE * subject.cluster.count,
-            f"{SAMPLES_PER_DEVICE} for each device, see --batch",
-        )
-    elif options.batch:
-        batch, how = parse_whole(options.batch, "--batch", most=MOST_BATCH), "as asked"
-    elif options.batch_tokens:
-        batch, how = _batch_of_tokens(options.batch_tokens, seq), f"{options.batch_tokens} tokens"
-    else:
-        batch, how = usual_batch(subject.graph, subject.cluster, seq), "by model size, see --batch"
-    return batch, batch_note(batch, seq, how)
-
-
-def batch_note(batch: int, seq: int, how: str) -> str:
-    """The batch in words."""
-    if seq == 1:
-        return f"Global batch: {batch} samples ({how})"
-    return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
-
-
 def cluster_json(cluster: Cluster) -> Mapping[str, object]:
     """What an answer says of its cluster: its name as the user wrote it, and what is in it."""
     return {
@@ -137,17 +109,6 @@ def cluster_json(cluster: Cluster) -> Mapping[str, object]:
 def _own_stack(architecture: Architecture, constants: Constants) -> Stack | None:
     """The software of recommenders, on every device."""
     return constants.stack(TORCHREC.name) if architecture.kind == "dlrm" else None
-
-
-def _batch_of_tokens(text: str, seq: int) -> int:
-    batch = round(parse_quantity(text, "tokens", "--batch-tokens") / seq)
-    if batch < 1:
-        raise BadInput("--batch-tokens", text, f"is less than a sequence of {seq}", "ask for more")
-    if batch > MOST_BATCH:
-        raise BadInput(
-            "--batch-tokens", text, f"is more than {MOST_BATCH:,} sequences of {seq}", "ask for less"
-        )
-    return batch
 
 
 def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:

@@ -39,7 +39,7 @@ def batch_limit(question: Question, best: Candidates) -> BatchLimit | None:
     near, own_s = nearby_batch(question, batch), _sequence_s(question, best)
     if near is None or near.sequence_s * _NOTABLE > own_s:
         return None
-    there = find_plans(replace(question, batches=(near.batch,), top=1, mappings=False))
+    there = find_plans(replace(question, batches=(near.batch,), top=1, families=0, mappings=False))
     faster = own_s / _sequence_s(question, there.best) if len(there.best) else 0.0
     if faster < _NOTABLE:
         return None

@@ -88,7 +88,7 @@ const OPTIMIZERS = ["adamw", "adamw-bf16", "adamw-8bit", "precision-aware", "pre
 async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
-  for (const key of ["network", "tokens", "precision", "stack", "optimizer", "grad_dtype"]) if (question[key]) body[key] = question[key];
+  for (const key of ["network", "tokens", "precision", "stack", "batch_tokens", "optimizer", "grad_dtype"]) if (question[key]) body[key] = question[key];
   if (question.price) body.price = Number(question.price);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
   if (severalSites(question)) { body.sites = Number(question.sites); for (const key of ["link", "link_latency"]) if (question[key]) body[key] = unspaced(question[key]); }
@@ -197,6 +197,7 @@ function subjectFields(question, known) {
     field("Devices", number("count", question.count || 512, { max: 1000000 })),
     field("Network", select("network", ["", ...names("networks")], question.network || "")),
     field("Sequences a step", number("batch", question.batch || "", { placeholder: "by model size" })),
+    field("or tokens a step, ± 3 %", el("input", { name: "batch_tokens", value: question.batch_tokens || "", placeholder: "like 16M" })),
     field("Tokens a sequence", number("seq", question.seq || "", { placeholder: "the model's" })),
     field("Tokens to train on", el("input", { name: "tokens", value: question.tokens || "", placeholder: "20 a parameter; like 15T" })),
     field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
@@ -304,7 +305,7 @@ function planAnswer(found, question, signal, more) {
     { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
     { name: "variants within 1 %", of: (row) => row.variants ?? 1 },
   ];
-  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch) });
+  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch), batch_tokens: "" });
   const place = drawn.charts().find(([name]) => name === "time_memory");
   if (place) seen(place[1], signal, () => front(place[1], question, signal));
   if (best.strategy.pp > 1) { stage.append(el("h2", {}, "Memory of each stage, simulated"), el("div", { class: "chart" })); seen(stage, signal, () => stages(stage, best, question, signal)); }
@@ -345,7 +346,7 @@ async function front(place, question, signal) {
 }
 async function stages(place, best, question, signal) {
   try {
-    const step = await ask("/api/simulate", { ...(await subject({ ...question, precision: "", batch: best.global_batch })), plan: best.strategy.text }, signal);
+    const step = await ask("/api/simulate", { ...(await subject({ ...question, precision: "", batch: best.global_batch, batch_tokens: "" })), plan: best.strategy.text }, signal);
     const drawn = figures([{ ...step.figures.find((each) => each.name === "memory"), name: "stages", title: "Memory of each stage, simulated" }]);
     place.replaceChildren(drawn);
     place.charts = drawn.charts;
@@ -355,7 +356,7 @@ async function stages(place, best, question, signal) {
 // --- timeline ---
 async function timelinePage(question) {
   const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
-  const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
+  const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: question.batch_tokens ? "" : 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
   const form = el("form", { class: "dense", onsubmit: (event) => { event.preventDefault(); update(true); } });
   let timer = 0;
   const edited = sliders(usual, facts, () => { clearTimeout(timer); timer = setTimeout(() => update(true), 250); });
@@ -401,7 +402,7 @@ async function comparePage(question) {
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
   const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[xSITES][@NETWORK][@LINK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, batch_tokens=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
     try { traces[name] = spansOnly(await readTrace(event.target.files[0])); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
@@ -428,7 +429,7 @@ function parseCase(line) {
   if (at.length) body.network = at.join("@");
   for (const knob of knobs) {
     const [name, value] = knob.split("=");
-    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
+    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["batch_tokens", "tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
   }
   return body;
 }
