@@ -34,7 +34,7 @@ class PlanFacts:
     kv_heads: int = 0
     experts: int = 0
     seq: int = 0
-    global_batch: int = 0
+    global_batch: int | Ints = 0  # one for all strategies, or one each
     tied: bool = False
     windowed: bool = False
     sinks: bool = False
@@ -45,7 +45,7 @@ class PlanFacts:
 
 
 def plan_facts(
-    graph: Graph, *, seq: int, global_batch: int, device_family: str = "", optimizer: str = "",
+    graph: Graph, *, seq: int, global_batch: int | Ints, device_family: str = "", optimizer: str = "",
     grad_dtype: str = "",
 ) -> PlanFacts:  # fmt: skip
     """The facts of a model at one sequence length and batch, and of what was stated of its optimizer."""
@@ -244,7 +244,7 @@ class _Rules:
             return
         yield from self._listed("schedule", able.schedules, s.schedule, SCHEDULES, on)
         yield from self._say("vpp", s.vpp > able.most_vpp, f"has at most {able.most_vpp} chunks a stage")
-        if self.facts.global_batch:
+        if np.any(self.facts.global_batch):
             yield from self._microbatches(on)
         if self.facts.layers:
             chunks, layers = s.pp * s.vpp, self.facts.layers
@@ -360,7 +360,7 @@ class _Rules:
         few = (s.pp > 1) & (s.pp <= able.overlapped_pp) & (s.vpp > 1)
         rule = f"interleaves {able.overlapped_pp} stages with overlapped sends only"
         yield from self._say("overlap", few & (s.overlap == 0), rule)
-        if able.unaccumulated_precisions and self.facts.global_batch:
+        if able.unaccumulated_precisions and np.any(self.facts.global_batch):
             count = self.facts.global_batch // np.maximum(s.dp * s.micro_batch, 1)
             named = np.array([name in able.unaccumulated_precisions for name in PRECISIONS])
             broken = named[s.precision] & (s.pp == 1) & (count > 1)

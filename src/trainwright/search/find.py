@@ -148,14 +148,14 @@ def find_front(question: Question) -> Candidates:
 def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
     """Every block of a space with its estimates; what the stack cannot run is left out."""
     endless = unbounded(job)
-    blocks = (block.take(_runs(job, block)) for block in strategy_blocks(space))
+    blocks = (block.take(runs(job, block)) for block in strategy_blocks(space))
     return work_ahead(lambda block: estimate(endless, block, detail=False), filter(len, blocks))
 
 
-def _runs(job: Job, strategies: Strategies) -> Flags:
-    """Which strategies the job's stack can run, and does not advise against."""
+def runs(job: Job, strategies: Strategies) -> Flags:
+    """Which strategies the job's stack can run at its batch (or each at its own) and does not warn of."""
     facts = plan_facts(
-        job.graph, seq=job.seq, global_batch=int(job.global_batch), device_family=job.cluster.device.family,
+        job.graph, seq=job.seq, global_batch=job.global_batch, device_family=job.cluster.device.family,
         optimizer=job.stack.optimizer.name if job.stack.optimizer else "", grad_dtype=job.stack.grad_dtype,
     )  # fmt: skip
     able = job.stack.capability
@@ -223,7 +223,7 @@ def _settled(question: Question, job: Job, candidates: Candidates, result: Estim
 def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Candidates, Flags]:
     """Strategies as candidates, and which of them fit and can be run."""
     result = estimate(unbounded(job), strategies, detail=False)
-    fit = fits(job, result, question.filled_share) & _runs(job, strategies)
+    fit = fits(job, result, question.filled_share) & runs(job, strategies)
     return _candidates(question, job, strategies, result), fit
 
 
@@ -232,7 +232,7 @@ def _evaluate(
 ) -> tuple[Found, Candidates, Flags]:
     """What was found with these strategies added, all of them as candidates, and which are settled."""
     result = estimate(unbounded(job), strategies, detail=False)
-    result = replace(result, feasible=result.feasible & _runs(job, strategies))
+    result = replace(result, feasible=result.feasible & runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
     return found, candidates, _settled(question, job, candidates, result)
 
