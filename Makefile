@@ -58,6 +58,7 @@ bench: .venv/.installed-dev  ## speed, beside a reference measured in the same r
 	$(BIN)/python benchmarks/tasks_per_second.py
 	$(BIN)/python benchmarks/plan_to_timeline.py
 	$(BIN)/python benchmarks/scaling_study.py
+	$(BIN)/python benchmarks/batch_target.py
 
 bench-run: .venv/.installed-dev  ## steps of the runtime beside hand-written PyTorch: time and memory as ratios
 	$(BIN)/python benchmarks/run_against_torch.py

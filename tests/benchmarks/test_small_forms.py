@@ -33,6 +33,10 @@ def test_a_sweep_has_the_step_times_of_clusters_one_by_one() -> None:
     assert re.search(r"largest difference of best steps +0\.0e\+00", said)
 
 
+def test_a_batch_is_chosen_and_searched() -> None:
+    assert "llama3-8b h100:8" in benchmark("batch_target", "--repeat", "1", "--cases", "1")
+
+
 def test_plans_come_to_timelines() -> None:
     assert "plan to timeline" in benchmark("plan_to_timeline", "--repeat", "1", "--smallest")
 

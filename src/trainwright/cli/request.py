@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from trainwright.cli.chosen_batch import ChosenBatches, choose_batches
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.memory_limit import parse_filled_share
-from trainwright.cli.subject import parse_subject
-from trainwright.cli.terms import parse_terms
+from trainwright.cli.subject import Subject, parse_subject
+from trainwright.cli.terms import Priced, parse_terms
 from trainwright.cluster.types import Device
 from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
@@ -21,6 +21,16 @@ from trainwright.search.space import knob_name, knob_value
 from trainwright.search.usual import able_knobs, check_able, check_precision
 from trainwright.stack.capability import AXES
 from trainwright.units import parse_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnbatchedRequest:
+    """A question whose batch is still to be chosen, its subject, and what its answer is priced with."""
+
+    subject: Subject
+    priced: Priced
+    question: Question
+    memory_note: str  # on the share of memory that plans may fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +50,24 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
     On so many devices, if that is not up to the cluster: then the batch is the same for every count, within
     the tolerance.
     """
+    asked = parse_unbatched(options, devices)
+    subject, question = asked.subject, asked.question
+    chosen = choose_batches(options, subject, question, is_sized=devices is not None)
+    first, notes = chosen.batches[0], asked.priced.notes([batch * subject.seq for batch in chosen.batches])
+    return Request(
+        question=replace(question, job=replace(question.job, global_batch=first), batches=chosen.batches),
+        terms=asked.priced.terms,
+        notes=(
+            subject.title, chosen.note, *notes, asked.memory_note, *subject.basis,
+            *_lacks(options, subject.stack),
+        ),
+        pareto=options.pareto,
+        batch=chosen,
+    )  # fmt: skip
+
+
+def parse_unbatched(options: argparse.Namespace, devices: int | None = None) -> UnbatchedRequest:
+    """What the options ask but for the batch; on so many devices, if that is not up to the cluster."""
     subject = parse_subject(options, devices)
     stack, priced = subject.stack, parse_terms(options, subject)
     objective(options.objective)
@@ -57,18 +85,7 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
         critical_batch_tokens=priced.terms.critical_batch_tokens,
         dollars_per_kwh=priced.terms.dollars_per_kwh,
     )  # fmt: skip
-    chosen = choose_batches(options, subject, question, is_sized=devices is not None)
-    tokens = tuple(batch * subject.seq for batch in chosen.batches)
-    return Request(
-        question=replace(question, job=replace(job, global_batch=chosen.batches[0]), batches=chosen.batches),
-        terms=priced.terms,
-        notes=(
-            subject.title, chosen.note, *priced.notes(tokens), memory_note, *subject.basis,
-            *_lacks(options, stack),
-        ),
-        pareto=options.pareto,
-        batch=chosen,
-    )  # fmt: skip
+    return UnbatchedRequest(subject=subject, priced=priced, question=question, memory_note=memory_note)
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:

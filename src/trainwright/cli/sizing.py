@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from trainwright.cli.limits import Limits, device_counts
-from trainwright.cli.request import Request, parse_request
+from trainwright.cli.request import UnbatchedRequest, parse_request, parse_unbatched
 from trainwright.errors import InfeasiblePlan, TrainwrightError
 from trainwright.model.totals import model_flops
 from trainwright.plan.strategy import PRECISIONS
@@ -69,7 +69,7 @@ def _excess(limits: Limits, summary: Summary) -> float:
 
 def size_of(options: argparse.Namespace, limits: Limits, told: Told) -> Sizing:
     """Search every count in turn; InfeasiblePlan if none is within the limits."""
-    largest = parse_request(options, limits.most)
+    largest = parse_unbatched(options, limits.most)
     node = largest.question.job.cluster.node_size
     counts = [
         count for count in device_counts(limits, node)
@@ -123,10 +123,10 @@ def _best(
     return {count: summarize(job, best.strategies, request.terms)[0]}
 
 
-def _ideal_days(request: Request, count: int) -> float:
+def _ideal_days(request: UnbatchedRequest, count: int) -> float:
     """Days if every device ran at its peak on what a causal mask leaves: no plan on so many is faster."""
     job = request.question.job
-    flops = model_flops(job.graph, 1, job.seq, causal=True) / job.seq * request.terms.tokens
+    flops = model_flops(job.graph, 1, job.seq, causal=True) / job.seq * request.priced.terms.tokens
     peak = max(job.cluster.device.peak(PRECISIONS[index]) for index in request.question.fixed["precision"])
     return flops / (count * peak) / 86400.0
 
@@ -143,7 +143,7 @@ def _closer(found: Mapping[int, Summary], limits: Limits, node: int) -> Iterator
             yield count
 
 
-def _miss(request: Request, limits: Limits, curve: Sequence[Summary]) -> InfeasiblePlan:
+def _miss(request: UnbatchedRequest, limits: Limits, curve: Sequence[Summary]) -> InfeasiblePlan:
     """The error of limits that no count meets: the count that comes nearest, and what it needs."""
     job, nearest = request.question.job, min(curve, key=lambda each: _excess(limits, each))
     budget = nearest.budget
