@@ -205,7 +205,7 @@ class _Builder:
         unit = self._of(0, "dense_parameters") + self._of(0, "expert_parameters")
         gathered = layout.gathered_units * unit
         if layout.whole_ends:
-            gathered = gathered + self._of(1, "dense_parameters") + self._of(2, "dense_parameters")
+            gathered = gathered + owned.ends
 
         def share(stage: int) -> Array:
             """Parameters kept when state is sharded from ZeRO `stage` on."""
@@ -221,7 +221,7 @@ class _Builder:
         kept = whole if layout.whole_gradients else share(2)
         if layout.whole_with_pipeline:
             during = (strategies.pp > 1) & (strategies.zero >= 2)
-            weights, kept = np.where(during, whole, weights), np.where(during, whole, kept)
+            weights, kept = np.where(during, every, weights), np.where(during, whole, kept)
         several = strategies.dp * strategies.cp > 1
         scattered = np.where((strategies.zero >= 2) & several, layout.unit_gradient_bytes * unit, 0.0)
         buckets = np.where((strategies.zero >= 1) & several, layout.bucket_bytes, 0.0)

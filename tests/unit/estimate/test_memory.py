@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from tests.builders import free_stack, gpt, round_cluster, round_job, without_ends
-from trainwright.estimate.step import estimate
+from trainwright.estimate.shapes import distinct_shapes
+from trainwright.estimate.step import build_model, distinct_recomputes, estimate
 from trainwright.estimate.types import MEMORY
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.stack.capability import Capability
+from trainwright.stack.state import StateLayout
 
 MIXED: dict[str, Any] = {
     "gradient_bytes": 2.0,
@@ -71,6 +74,32 @@ class TestState:
         # 2 stages of 1 layer: two gathered layers would be more than the stage has
         two, three = (state_bytes(gpt(layers=2), Strategy(dp=2, pp=2, zero=z)) for z in (2, 3))
         assert three <= two
+
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_a_stack_that_keeps_a_pipelines_weights_gathered_holds_all_their_bytes(self, zero: int) -> None:
+        layout = Capability(state=StateLayout(whole_with_pipeline=True, unit_gradient_bytes=0.0))
+        sharded, whole = (
+            memory(gpt(), Strategy(dp=4, pp=2, zero=z), capability=layout, **MIXED) for z in (zero, 0)
+        )
+        assert sharded["weights"] == pytest.approx(whole["weights"])  # 2 bytes each, on every rank
+        assert sharded["gradients"] == pytest.approx(whole["gradients"])
+
+    def test_ends_that_stay_gathered_are_on_the_stages_that_have_them(self) -> None:
+        # 4 stages of 8 layers, 8 ranks each: a shard, two gathered layers, and the end that the stage has
+        state = StateLayout(whole_ends=True, unit_gradient_bytes=0.0)
+        graph, strategy = gpt(layers=32), Strategy(dp=8, pp=4, zero=3)
+        job = round_job(
+            graph, round_cluster(32), 64, stack=free_stack(capability=Capability(state=state), **MIXED)
+        )
+        strategies = stack_strategies([strategy])
+        shapes, shape = distinct_shapes(strategies)
+        model = build_model(job, job, shapes, strategies, shape, distinct_recomputes(strategies))
+        layer, embedding, head = (
+            float(each.costs.dense_parameters[0]) for each in (model.layer, model.first, model.last)
+        )
+        weights = [float(each.weights[0]) for each in model.layouts.states]
+        expected = [2.0 * ((8 * layer + end) / 8 + 2 * layer + end) for end in (embedding, 0.0, head)]
+        assert weights == pytest.approx(expected)
 
     # GB per device of Transformer-1T on 1,024 devices, MP = tp·pp, at ZeRO-0 to 3 (COMET, arXiv 2211.16648).
     @pytest.mark.parametrize(
