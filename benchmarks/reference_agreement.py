@@ -3,8 +3,9 @@
     python benchmarks/reference_agreement.py [--count N] [--seed S] [--only TEXT]
 
 Every question is a model on a cluster with a stack. Of each, strategies are drawn evenly over schedules and
-ZeRO stages; recomputation, of all layers or of some, offload, precision, overlap and rank order are drawn at
-random. Step time, busy time, memory by part and bytes on the host must agree to 1e-9, or the exit code is 1.
+ZeRO stages; recomputation (sets of modules, all layers or some), offload, precision, overlap and rank order
+are drawn at random. Step time, busy time, memory by part and bytes on the host must agree to 1e-9, or the
+exit code is 1.
 """
 
 import argparse
@@ -17,16 +18,17 @@ import numpy as np
 
 from scalar_reference.reference import ReferenceEstimate, check_job, reference_estimate
 from trainwright.cluster.load import load_cluster
+from trainwright.cost.chosen_optimizer import with_optimizer
 from trainwright.cost.load import load_constants
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import MEMORY, Job
 from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
+from trainwright.plan.recompute_modules import NAMES, SELECTIVE, recompute_modules
 from trainwright.plan.strategy import (
     OFFLOADS,
     ORDERS,
     PRECISIONS,
-    RECOMPUTES,
     SCHEDULES,
     Strategies,
     Strategy,
@@ -37,42 +39,56 @@ from trainwright.search.space import Space, layers_per_stage, legal_strategies
 TOLERANCE = 1e-9
 MOST = {"vpp": 16, "micro_batch": 8}
 UNFUSED = "megatron-lm, unfused attention"
+MODULE_SETS = 12  # that are drawn for each question: the closed form has a row of every table for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What strategies are drawn for."""
+    """What strategies are drawn for; the optimizer and the gradients' dtype are the stack's unless stated."""
 
     model: str
     cluster: str
     stack: str
     seq: int
     global_batch: int
+    optimizer: str = ""
+    grad_dtype: str = ""
 
     def __str__(self) -> str:
-        return f"{self.model} on {self.cluster} with {self.stack}"
+        stated = " ".join(
+            each for each in (self.optimizer, self.grad_dtype and f"{self.grad_dtype} gradients") if each
+        )
+        return f"{self.model} on {self.cluster} with {self.stack}{stated and ', '}{stated}"
 
 
-def _question(model: str, cluster: str, stack: str, seq: int, global_batch: int) -> Question:
-    return Question(model=model, cluster=cluster, stack=stack, seq=seq, global_batch=global_batch)
+def _question(model: str, cluster: str, stack: str, seq: int, global_batch: int, *state: str) -> Question:
+    optimizer, grad_dtype = (*state, "", "")[:2]
+    return Question(
+        model=model, cluster=cluster, stack=stack, seq=seq, global_batch=global_batch, optimizer=optimizer,
+        grad_dtype=grad_dtype,
+    )  # fmt: skip
 
 
 # Layers that divide, that do with both ends, and that do not; tied ends; experts, latent attention, windows,
-# encoders, recycling; two and three levels, switches that reduce, full meshes, rings, tori.
+# encoders, recycling; two and three levels, switches that reduce, full meshes, rings, tori. Stacks that keep
+# ends gathered, gradients whole, or all state of a pipeline whole, that have buckets, or weights of 8 and 4
+# bits; hosts whose memory is stated and not.
 QUESTIONS = (
     _question("gpt3-175b", "a100:96", "megatron-core", 2048, 192),
-    _question("llama3-405b", "gb200:144", "megatron-core", 8192, 144),
+    _question("llama3-405b", "gb200:144", "megatron-core", 8192, 144, "precision-aware-fp8", "bf16"),
     _question("llama3-8b", "h100:64", "torchtitan", 8192, 128),
     _question("llama2-13b", "h100:512", "nanotron", 4096, 1024),  # 64 nodes: stalls of pipelines count
-    _question("qwen3-4b", "a100:60", "nanotron", 4096, 120),
-    _question("gpt2-xl", "mi300x:24", "deepspeed", 1024, 96),
+    _question("qwen3-4b", "a100:60", "nanotron", 4096, 120, "", "fp32"),
+    _question("gpt2-xl", "mi300x:24", "deepspeed", 1024, 96, "adamw-8bit"),
     _question("gemma-2-9b", "tpu-v4:64", "maxtext", 4096, 128),
     _question("mixtral-8x7b", "h100:64", "megatron-core", 4096, 128),
-    _question("gpt-oss-20b", "gh200:24", "torchtitan", 4096, 96),
+    _question("gpt-oss-20b", "gh200:24", "torchtitan", 4096, 96, "muon"),
     _question("qwen3-30b-a3b", "tpu-v5e:64", "maxtext", 4096, 64),
     _question("deepseek-v2-lite", "a100:32", "deepspeed", 4096, 96),
-    _question("deepseek-v3", "h800:128", "megatron-core", 4096, 256),
+    _question("deepseek-v3", "h800:128", "megatron-core", 4096, 256, "muon", "bf16"),
     _question("llama-7b", "v100-32gb:32", UNFUSED, 1024, 64),
+    _question("gemma-2-9b", "h100:32", "nemo", 4096, 64, "precision-aware-bf16"),
+    _question("llama2-7b", "h200:16", "accelerate", 4096, 64, "adafactor"),
     _question("t5-3b", "h100:24@aws-p5", "generic", 512, 96),
     _question("alphafold2-87m", "a100:16", "generic", 256, 128),
     _question("swinv2-giant", "mi250x:32", "generic", 1024, 64),
@@ -89,7 +105,9 @@ def kinds(s: Strategy) -> list[str]:
         "sp": s.sp,
         "ep": s.ep > 1,
         "etp": s.etp > 1,
-        f"{s.recompute} recomputation": s.recompute != "none",
+        "full recomputation": s.recompute == "full",
+        "selective recomputation": s.recompute == SELECTIVE,
+        **{f"recomputed {name}": True for name in recompute_modules(s.recompute)},
         "full recomputation of some layers": s.recompute_layers > 0,
         f"offload {s.offload}": s.offload != "none",
         s.precision: True,
@@ -106,6 +124,7 @@ def build_job(question: Question) -> Job:
         stack = replace(constants.stack("megatron-lm"), attention="unfused")
     else:
         stack = constants.stack(question.stack)
+    stack = with_optimizer(stack, question.optimizer, question.grad_dtype)
     return Job(
         graph=build_graph(load_model(question.model)), cluster=cluster, stack=stack,
         efficiency=constants.efficiency(cluster.device), seq=question.seq, global_batch=question.global_batch,
@@ -133,9 +152,10 @@ def draw_strategies(job: Job, count: int, random: np.random.Generator) -> Iterat
     legal = legal_degrees(job)
     pairs = np.where(legal.pp > 1, legal.schedule, len(SCHEDULES)) * 4 + legal.zero
     places = [np.flatnonzero(pairs == pair) for pair in np.unique(pairs)]
+    sets = [SELECTIVE, *("+".join(random.choice(NAMES, size, replace=False)) for size in _sizes(random))]
     for at in range(count):
         chosen = legal[int(random.choice(places[at % len(places)]))]
-        recompute = str(random.choice(RECOMPUTES))
+        recompute = str(random.choice(("none", "full", str(random.choice(sets)), str(random.choice(sets)))))
         some = recompute == "full" and random.random() < 0.5
         most = layers_per_stage(job.graph, chosen.pp)
         yield replace(
@@ -147,6 +167,11 @@ def draw_strategies(job: Job, count: int, random: np.random.Generator) -> Iterat
             overlap=bool(random.random() < 0.7),
             order=str(random.choice(ORDERS)) if random.random() < 0.4 else chosen.order,
         )
+
+
+def _sizes(random: np.random.Generator) -> list[int]:
+    """How many modules each of the other sets has: mostly few."""
+    return [int(random.choice((1, 2, 3, 4, 8))) for _ in range(MODULE_SETS - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

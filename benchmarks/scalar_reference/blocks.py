@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from scalar_reference.operators import Compute, attention_keys, size_of, tensor_bytes
+from scalar_reference.recomputation import repeated_work, results
 from trainwright.estimate.types import Job
 from trainwright.model.graph import Block, Op, Segment, Tensor, query_dim, query_groups, segment_sizes
 from trainwright.model.totals import saved_tensors
@@ -24,7 +25,6 @@ class BlockWork:
     attention_backward_s: float = 0.0
     memory_bound_forward_s: float = 0.0
     memory_bound_backward_s: float = 0.0
-    selective_s: float = 0.0  # what selective recomputation repeats
     kernels: float = 0.0
     tp_sums: float = 0.0  # hidden states that tensor parallelism sums in a forward
     hidden_bytes: float = 0.0  # of what goes on to the next block, whole over tensor-parallel ranks
@@ -32,8 +32,13 @@ class BlockWork:
     routed_bytes: float = 0.0  # tokens on their way to experts
     expert_blocks: float = 0.0
     saved_bytes: float = 0.0  # for backward, without recomputation
-    selective_bytes: float = 0.0  # with selective recomputation
-    input_bytes: float = 0.0  # with full recomputation
+    kept_bytes: float = 0.0  # with it
+    remade_bytes: float = 0.0  # the most that modules make again at a time
+    repeated_s: float = 0.0  # by modules; full recomputation repeats the forward
+    repeated_gathers: float = 0.0  # hidden states over tensor-parallel ranks
+    repeated_sums: float = 0.0
+    repeated_routes: float = 0.0  # exchanges with experts, one way
+    repeated_attention: float = 0.0  # share of it
     dense_parameters: float = 0.0
     expert_parameters: float = 0.0
 
@@ -74,6 +79,7 @@ class ModelWork:
     first: BlockWork
     last: BlockWork
     largest_saved_bytes: float
+    largest_remade_bytes: float
     largest_hidden_bytes: float
 
 
@@ -102,6 +108,7 @@ def model_work(job: Job, strategy: Strategy) -> ModelWork:
         first=first,
         last=last,
         largest_saved_bytes=max(each.saved_bytes for each in largest),
+        largest_remade_bytes=max(each.remade_bytes for each in largest),
         largest_hidden_bytes=max(each.hidden_bytes for each in largest),
     )
 
@@ -148,10 +155,6 @@ class _BlockOnDevice:
     def work(self) -> BlockWork:
         by_region = {name: self.sizes(name) for name in ("sequence", "experts", "others")}
         others, experts = by_region["others"], by_region["experts"]
-        saved = [tensor for tensor in saved_tensors(self.block) if "vocab" not in tensor.dims]
-        unfused = self.job.stack.attention == "unfused"
-        scores = sum(map(self._score_bytes, self.block.ops)) if unfused else 0.0
-        kept = saved if unfused else self._kept_selectively(saved)
         hidden = self._hidden_bytes(others)
         routed = any(op.name == "dispatch" for op in self.block.ops)
         width = self.compute.element_bytes
@@ -164,9 +167,7 @@ class _BlockOnDevice:
             if routed
             else 0.0,
             expert_blocks=float(routed),
-            saved_bytes=sum(map(self._saved_bytes, saved)) + scores,
-            selective_bytes=sum(map(self._saved_bytes, kept)),
-            input_bytes=hidden / (self.strategy.tp if self.strategy.sp else 1),
+            **self._recomputation(by_region, hidden),
             dense_parameters=self._parameters(others, "matmul"),
             expert_parameters=self._parameters(experts, "grouped_matmul"),
         )
@@ -185,17 +186,45 @@ class _BlockOnDevice:
                 )
             else:
                 one = BlockWork(memory_bound_forward_s=forward_s, memory_bound_backward_s=time.dgrad_s)
-            repeated = time.forward_s if self._is_repeated(op) else 0.0
-            total = total.plus(replace(one, selective_s=repeated, kernels=time.kernels))
+            total = total.plus(replace(one, kernels=time.kernels))
         return total
 
-    def _is_repeated(self, op: Op) -> bool:
-        """By selective recomputation: attention if its scores exist, else norms and elementwise work inside a
-        branch.
+    def _recomputation(self, by_region: dict[str, dict[str, float]], hidden: float) -> dict[str, float]:
+        """What is kept for backward, and what modules repeat."""
+        s, every = self.strategy, {op.name for op in self.block.ops}
+        saved_bytes = self._kept_bytes(saved_tensors(self.block), every, set())
+        if s.recompute == "full":
+            return {"saved_bytes": saved_bytes, "kept_bytes": hidden / (s.tp if s.sp else 1)}
+        work = repeated_work(self.block, s.recompute)
+        gathered = [tensor_bytes(t, by_region["others"], self.compute.element_bytes) for t in work.gathered()]
+        remade = [self._kept_bytes(run.remade, {op.name for op in run.ops}, work.names) for run in work.runs]
+        return {
+            "saved_bytes": saved_bytes,
+            "kept_bytes": self._kept_bytes(work.kept, every - work.names, work.names),
+            "remade_bytes": max(remade, default=0.0),
+            "repeated_s": sum(self._repeated_s(op, work.freed[op.name], by_region) for op in work.ops),
+            "repeated_gathers": sum(gathered) / hidden,
+            "repeated_sums": work.sums(TENSOR_DIMS),
+            "repeated_routes": work.routes(),
+            "repeated_attention": work.attention_share(),
+        }
+
+    def _repeated_s(self, op: Op, freed: frozenset[str], by_region: dict[str, dict[str, float]]) -> float:
+        """Of an operator that makes some of its results again, their share of its forward."""
+        sizes = by_region[op.region if op.region in ("sequence", "experts") else "others"]
+        forward_s = self.compute.op_time(op, sizes).forward_s
+        elements = {each.name: tensor_bytes(each, sizes, 1.0) for each in results(op)}
+        made = sum(elements[name] for name in freed) if freed else sum(elements.values())
+        return forward_s * made / sum(elements.values())
+
+    def _kept_bytes(self, tensors: Iterable[Tensor], scoring: set[str], repeated: set[str]) -> float:
+        """Of tensors, and of the scores of operators named `scoring`, where some operators are repeated.
+        Logits are counted apart.
         """
+        total = sum(self._saved_bytes(each, repeated) for each in tensors if "vocab" not in each.dims)
         if self.job.stack.attention == "unfused":
-            return op.kind == "attention"
-        return op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence")
+            total += sum(self._score_bytes(op) for op in self.block.ops if op.name in scoring)
+        return total
 
     def _parameters(self, sizes: dict[str, float], kind: str) -> float:
         """Of experts, or of all other operators."""
@@ -244,13 +273,32 @@ class _BlockOnDevice:
             return 0.0
         return tokens * sizes["batch"] * sizes["kv_heads"] * (sizes["head_dim"] + sizes["v_dim"]) * width
 
-    def _saved_bytes(self, tensor: Tensor) -> float:
+    def _saved_bytes(self, tensor: Tensor, repeated: set[str]) -> float:
         """Of tokens that ranks of one expert gather from each other, a rank keeps its own."""
         if "top_k" in tensor.dims:
             region, shared = "experts", 1 if "expert_ffn" in tensor.dims else self.strategy.etp
         else:
             region, shared = "others" if TENSOR_DIMS & set(tensor.dims) else "sequence", 1
-        return tensor_bytes(tensor, self.sizes(region), self.compute.element_bytes) / shared
+        width = self.compute.element_bytes
+        if tensor.element == "activation":
+            width = self._saved_width_bytes(tensor.name, repeated)
+        return tensor_bytes(tensor, self.sizes(region), width) / shared
+
+    def _saved_width_bytes(self, name: str, repeated: set[str]) -> float:
+        """Of an element: some stacks keep inputs of fp8 linears in one byte, which comes on top where others
+        need the tensor itself.
+        """
+        width = self.compute.element_bytes
+        if self.strategy.precision != "fp8" or not getattr(self.job.stack, "quantized_inputs", False):
+            return width
+        narrow = whole = False
+        for op in self.block.ops:
+            linear = op.kind in ("matmul", "grouped_matmul") and op.region != "vocab" and op.name != "router"
+            reads = op.inputs if op.name in repeated else op.saved
+            if any(tensor.name == name for tensor in reads):
+                narrow |= linear and op.name not in repeated
+                whole |= not linear or op.name in repeated
+        return (width if whole or not narrow else 0.0) + (1.0 if narrow else 0.0)
 
     def _score_bytes(self, op: Op) -> float:
         """Of unfused attention: softmax and dropout results, and the mask."""
@@ -259,21 +307,3 @@ class _BlockOnDevice:
         sizes = self.sizes("others")
         queries = size_of((*query_groups(op), query_dim(op)), sizes)
         return queries * attention_keys(op, sizes) * (2.0 * self.compute.element_bytes + 1.0)
-
-    def _kept_selectively(self, saved: Iterable[Tensor]) -> list[Tensor]:
-        """What must be kept so that all of `saved` can be made again by repeated operators."""
-        made_by = {
-            tensor.name: op
-            for op in self.block.ops
-            if self._is_repeated(op)
-            for tensor in (op.output, *op.extra_outputs)
-        }
-        kept: dict[str, Tensor] = {}
-        asked = list(saved)
-        while asked:
-            tensor = asked.pop()
-            if tensor.name not in made_by:
-                kept.setdefault(tensor.name, tensor)
-            else:
-                asked += made_by[tensor.name].inputs
-        return list(kept.values())

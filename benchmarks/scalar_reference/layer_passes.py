@@ -35,10 +35,8 @@ class EndPass:
 
 def recompute_s(job: Job, strategy: Strategy, layer: PartTime, layers: int) -> float:
     """What the mean layer does again in its backward; of recycled passes only the last one."""
-    if strategy.recompute == "none":
-        return 0.0
-    if strategy.recompute == "selective":
-        return layer.selective_s
+    if strategy.recompute != "full":
+        return layer.repeated_s
     per_row = layers / strategy.pp
     recomputed = min(strategy.recompute_layers or per_row, per_row)
     return recomputed / per_row * layer.forward_s / job.graph.passes

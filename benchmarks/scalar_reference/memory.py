@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scalar_reference.blocks import ModelWork
 from scalar_reference.rows import Row, deferred_wgrads, in_flight
-from scalar_reference.state import row_parameters, sharded, state_bytes
+from scalar_reference.state import Parameters, row_parameters, shard_groups, sharded, state_bytes
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import Strategy
 
@@ -38,6 +38,11 @@ class RowMemory:
     row: Row
     microbatches: float
 
+    @property
+    def owned(self) -> Parameters:
+        """Parameters of the row."""
+        return row_parameters(self.job, self.work, self.row)
+
     def use(self) -> MemoryUse:
         """Of one device of the row."""
         weights, gradients, optimizer = self.weights_bytes(), self.gradients_bytes(), self.optimizer_bytes()
@@ -53,17 +58,34 @@ class RowMemory:
         )
 
     def weights_bytes(self) -> float:
-        """ZeRO-3 holds its shard and two gathered layers, never more than everything."""
-        owned, width = row_parameters(self.job, self.work, self.row), state_bytes(self.job, self.strategy)
-        if self.strategy.zero < 3:
-            return width.weight * owned.both
-        gathered = 2.0 * self.work.layer.parameters
-        return width.weight * min(sharded(self.strategy, owned, 3) + gathered, owned.both)
+        """Layers as they are stored, ends as they are computed with. ZeRO-3 holds its shard and what its
+        stack gathers, never more than everything; with a pipeline some stacks keep everything gathered.
+        """
+        owned, width, s = self.owned, state_bytes(self.job, self.strategy), self.strategy
+        layout = self.job.stack.capability.state
+        ends = owned.ends
+        everything = width.stored * (owned.both - ends) + width.weight * ends
+        if s.zero < 3 or (layout.whole_with_pipeline and s.pp > 1):
+            return everything
+        of_ends = ends / shard_groups(s).shard
+        shard = width.stored * (sharded(s, owned, 3) - of_ends) + width.weight * of_ends
+        gathered = layout.gathered_units * self.work.layer.parameters
+        if layout.whole_ends:
+            gathered += ends
+        return min(shard + width.weight * gathered, everything)
 
     def gradients_bytes(self) -> float:
-        """Sharded from ZeRO-2 on."""
-        owned = row_parameters(self.job, self.work, self.row)
-        return state_bytes(self.job, self.strategy).gradient * sharded(self.strategy, owned, 2)
+        """Sharded from ZeRO-2 on, unless the stack keeps them whole; with one layer's before they are
+        scattered, and buffers of reductions.
+        """
+        owned, s, layout = self.owned, self.strategy, self.job.stack.capability.state
+        whole = layout.whole_gradients or (layout.whole_with_pipeline and s.pp > 1)
+        kept = owned.both if whole else sharded(s, owned, 2)
+        total = state_bytes(self.job, s).gradient * kept
+        if s.dp * s.cp > 1:
+            total += layout.unit_gradient_bytes * self.work.layer.parameters if s.zero >= 2 else 0.0
+            total += layout.bucket_bytes if s.zero >= 1 else 0.0
+        return total
 
     def optimizer_bytes(self) -> float:
         """Sharded from ZeRO-1 on; nothing if it is offloaded."""
@@ -71,9 +93,11 @@ class RowMemory:
         return 0.0 if offloaded else self.optimizer_state_bytes()
 
     def optimizer_state_bytes(self) -> float:
-        """Wherever it is."""
-        owned = row_parameters(self.job, self.work, self.row)
-        return state_bytes(self.job, self.strategy).optimizer * sharded(self.strategy, owned, 1)
+        """Wherever it is; ends may have another optimizer than layers."""
+        width, ends = state_bytes(self.job, self.strategy), Parameters(dense=self.owned.ends)
+        on_ends = sharded(self.strategy, ends, 1)
+        on_layers = sharded(self.strategy, self.owned, 1) - on_ends
+        return width.optimizer * on_layers + width.end_optimizer * on_ends
 
     def activations_bytes(self) -> float:
         """Kept for backward by layers and ends, and for deferred weight gradients; of the layer at work;
@@ -104,12 +128,14 @@ class RowMemory:
         return (held + deferred_wgrads(self.strategy, self.row, self.microbatches)) * ends
 
     def workspace_bytes(self) -> float:
-        """Gradients of two hidden states; recomputed, the activations of one layer."""
+        """Gradients of two hidden states; recomputed, the activations of one layer or of modules."""
         stack, work = self.job.stack, self.work
         used = 2.0 * work.largest_hidden_bytes
         if self.strategy.recompute == "full":
             used += stack.activations * work.largest_saved_bytes
             used += gathered_inputs_bytes(self.job, self.strategy, work)
+        else:
+            used += stack.activations * work.largest_remade_bytes
         return stack.workspace * used
 
     def logits_bytes(self) -> float:
@@ -137,12 +163,10 @@ def kept_for_backward_bytes(
     """What layers keep of one microbatch; if some of them recompute fully, the others keep everything."""
     whole = job.stack.activations * work.layer.saved_bytes
     extra = gathered_inputs_bytes(job, strategy, work) if with_gathered else 0.0
-    if strategy.recompute == "none":
-        return layers * (whole + extra)
-    if strategy.recompute == "selective":
-        return layers * (job.stack.activations * work.layer.selective_bytes + extra)
+    if strategy.recompute != "full":
+        return layers * (job.stack.activations * work.layer.kept_bytes + extra)
     recomputed = min(strategy.recompute_layers or layers, layers)
-    return recomputed * work.layer.input_bytes + (layers - recomputed) * whole
+    return recomputed * work.layer.kept_bytes + (layers - recomputed) * whole
 
 
 def peak_memory(

@@ -15,7 +15,7 @@ class PartTime:
     forward_s: float
     backward_s: float
     wgrad_s: float  # of the backward: what a zero-bubble schedule defers
-    selective_s: float  # what selective recomputation adds
+    repeated_s: float  # what recomputed modules add to it
 
 
 def part_time(
@@ -27,7 +27,9 @@ def part_time(
     stack, s, passes = job.stack, strategy, job.graph.passes
     on = float(s.overlap)
     tp_s = tensor_parallel_s(s, placement, work) * (0.5 if is_end else 1.0)
-    cp_s = context_parallel_s(s, placement, work)
+    cp_s = context_parallel_s(job, s, placement, work)
+    # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
+    cp_back_s = cp_s if s.cp_kind == "ulysses" else 2.0 * cp_s
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
     ep_s = expert_parallel_s(s, placement, work, copies) * (1.0 - stack.ep_overlap * on)
     host_s = stack.op_s * (work.kernels + (2.0 * work.tp_sums if s.tp > 1 else 0.0))
@@ -43,20 +45,20 @@ def part_time(
     # Sums over tensor-parallel ranks hide behind weight gradients; without any, the ring does.
     tp_backward_s = tp_s - min(tp_s * stack.tp_overlap * on, work.matmul_wgrad_s)
     free_s = work.matmul_wgrad_s if s.tp == 1 and stack.tp_overlap * on > 0 else 0.0
-    cp_backward_s = 2.0 * cp_s - min(2.0 * cp_s * hidden, work.attention_backward_s + free_s)
+    cp_backward_s = cp_back_s - min(cp_back_s * hidden, work.attention_backward_s + free_s)
     backward_s = smooth_max(work.backward_s + tp_backward_s + cp_backward_s + ep_s, host_s)
 
     # With deferred weight gradients, nothing is left to hide the sums.
-    cp_alone_s = 2.0 * cp_s - min(2.0 * cp_s * hidden, work.attention_backward_s)
+    cp_alone_s = cp_back_s - min(cp_back_s * hidden, work.attention_backward_s)
     dgrad_s = smooth_max(work.backward_s - work.matmul_wgrad_s + tp_s + cp_alone_s + ep_s, host_s)
 
-    regathered = s.sp and stack.attention != "unfused"
-    regather_s = 0.5 * tp_s * (1.0 - stack.tp_overlap * on) if regathered else 0.0
+    attention_s = cp_s - min(cp_s * hidden, work.attention_forward_s / passes) + ring_kernels_s
+    repeated_s = work.repeated_s + work.repeated_attention * attention_s + work.repeated_routes * ep_s / 2.0
     return PartTime(
         forward_s=forward_s,
         backward_s=backward_s,
         wgrad_s=max(backward_s - dgrad_s, 0.0),
-        selective_s=work.selective_s + regather_s,
+        repeated_s=repeated_s + repeated_tensor_parallel_s(job, s, placement, work),
     )
 
 
@@ -70,9 +72,28 @@ def tensor_parallel_s(s: Strategy, placement: Placement, work: BlockWork) -> flo
     return work.tp_sums * group.all_reduce_s(size) + routed_s
 
 
-def context_parallel_s(s: Strategy, placement: Placement, work: BlockWork) -> float:
-    """Keys and values of all ranks in a forward; a backward has twice as much."""
-    return placement.group(s.cp, s.tp).all_gather_s(work.kv_bytes * s.cp) if work.kv_bytes else 0.0
+def repeated_tensor_parallel_s(job: Job, s: Strategy, placement: Placement, work: BlockWork) -> float:
+    """What recomputed modules gather again, exposed as in a backward, and sum again, as in a forward."""
+    group, size, on = placement.group(s.tp, 1), work.hidden_bytes, float(s.overlap)
+    gather_s = group.all_gather_s(size) if s.sp else 0.0
+    sum_s = group.reduce_scatter_s(size) if s.sp else group.all_reduce_s(size)
+    gathers_s = work.repeated_gathers * gather_s * (1.0 - job.stack.tp_overlap * on)
+    return gathers_s + work.repeated_sums * sum_s * (1.0 - job.stack.tp_forward_overlap * on)
+
+
+def context_parallel_s(job: Job, s: Strategy, placement: Placement, work: BlockWork) -> float:
+    """In a forward: keys and values of all ranks; or, with Ulysses, exchanges of queries, of keys and values,
+    and of results, which are as large as the queries.
+    """
+    if not work.kv_bytes:
+        return 0.0
+    group = placement.group(s.cp, s.tp)
+    if s.cp_kind != "ulysses":
+        return group.all_gather_s(work.kv_bytes * s.cp)
+    sizes = job.graph.sizes
+    queries_per_key = sizes["heads"] / s.tp / max(sizes["kv_heads"] / s.tp, 1.0)
+    query_bytes = work.kv_bytes / 2.0 * queries_per_key
+    return 2.0 * group.all_to_all_s(query_bytes) + group.all_to_all_s(work.kv_bytes)
 
 
 def expert_parallel_s(s: Strategy, placement: Placement, work: BlockWork, copies: int) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scalar_reference.blocks import BlockWork, ModelWork
 from scalar_reference.collectives import Group, Placement
 from scalar_reference.rows import Row
+from trainwright.cost.state import HOST_UPDATE_BYTES_PER_S
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import Strategy
 
@@ -14,22 +15,45 @@ from trainwright.plan.strategy import Strategy
 class StateBytes:
     """Per parameter."""
 
-    weight: float
+    weight: float  # as computed with and sent
+    stored: float  # of a layer
     gradient: float  # as accumulated
     reduced: float  # on the wire
     optimizer: float
+    end_optimizer: float  # of embedding and head
+    host_traffic: float  # of an update on the host
 
 
 def state_bytes(job: Job, strategy: Strategy) -> StateBytes:
-    """By precision: fp32 weights are their own main copy, fp16 runs keep gradients in fp16."""
-    stack = job.stack
-    whole, half = strategy.precision == "fp32", strategy.precision == "fp16"
-    most = stack.fp16_gradient_bytes if half else 1e9
+    """By precision: fp32 weights are their own main copy, fp16 runs keep gradients in fp16 unless stated.
+
+    A host computes in fp32: main weights, every moment and gradients have 4 bytes there at least.
+    """
+    stack, precision = job.stack, strategy.precision
+    whole = precision == "fp32"
+    weight = 4.0 if whole else 2.0
+    stored = stack.capability.weight_bytes.get(precision, {}).get(job.cluster.device.family, weight)
+    most = stack.fp16_gradient_bytes if precision == "fp16" and not stack.grad_dtype else 1e9
+    gradient = min(stack.gradient_bytes, most)
+    chosen = stack.optimizer
+    if chosen is None:  # Adam's moments, and main weights
+        layers = ends = min(stack.optimizer_bytes, 8.0) if whole else stack.optimizer_bytes
+        on_host = stack.optimizer_bytes
+    else:
+        main = 0.0 if whole else stack.optimizer_bytes - 8.0
+        if chosen.keeps_remainders and precision == "bf16":  # the 16 bits that a bf16 weight lacks
+            main = min(main, 2.0)
+        layers = main + chosen.moment_bytes
+        ends = layers if chosen.end_moment_bytes is None else main + chosen.end_moment_bytes
+        on_host = max(layers, 4.0 * (1 + chosen.moments))
     return StateBytes(
-        weight=4.0 if whole else 2.0,
-        gradient=min(stack.gradient_bytes, most),
+        weight=weight,
+        stored=stored,
+        gradient=gradient,
         reduced=min(stack.reduce_bytes, most),
-        optimizer=min(stack.optimizer_bytes, 8.0) if whole else stack.optimizer_bytes,
+        optimizer=layers,
+        end_optimizer=ends,
+        host_traffic=2.0 * on_host + 2.0 * max(gradient, 4.0) + weight,
     )
 
 
@@ -39,6 +63,7 @@ class Parameters:
 
     dense: float
     expert: float = 0.0
+    ends: float = 0.0  # of the dense ones: embedding and head
 
     @property
     def both(self) -> float:
@@ -53,6 +78,7 @@ def row_parameters(job: Job, work: ModelWork, row: Row) -> Parameters:
     return Parameters(
         dense=row.layers * work.layer.dense_parameters + sum(ends) - tied,
         expert=row.layers * work.layer.expert_parameters,
+        ends=sum(ends) - tied,
     )
 
 
@@ -184,18 +210,28 @@ class DataParallel:
 def most_parameters(job: Job, work: ModelWork, rows: Sequence[Row]) -> Parameters:
     """The most that any row has, of dense ones and of experts."""
     owned = [row_parameters(job, work, row) for row in rows]
-    return Parameters(dense=max(each.dense for each in owned), expert=max(each.expert for each in owned))
+    most = max(owned, key=lambda each: each.dense)
+    return Parameters(dense=most.dense, expert=max(each.expert for each in owned), ends=most.ends)
 
 
 def update_s(job: Job, strategy: Strategy, most: Parameters) -> float:
     """The optimizer: state and gradients are read and written, weights written; on the host if offloaded."""
     width, cluster = state_bytes(job, strategy), job.cluster
     updated = sharded(strategy, most, 1)
-    traffic = updated * (2.0 * width.optimizer + 2.0 * width.gradient + width.weight)
+    more_on_ends = (width.end_optimizer - width.optimizer) * sharded(strategy, Parameters(dense=most.ends), 1)
+    traffic = updated * (2.0 * width.optimizer + 2.0 * width.gradient + width.weight) + 2.0 * more_on_ends
     local_s = traffic / (cluster.device.memory[0].bytes_per_s * job.efficiency.memory)
     if strategy.offload not in ("optimizer", "both"):
         return local_s
     link_bytes_per_s = cluster.network.host_bytes_per_s * job.efficiency.host_link
-    host_bytes_per_s = cluster.host_tier.bytes_per_s if cluster.host_tier else link_bytes_per_s
     copied_s = updated * (width.gradient + width.weight) / link_bytes_per_s
-    return max(traffic / host_bytes_per_s, local_s) + copied_s
+    host_s = updated * width.host_traffic / host_update_bytes_per_s(job, link_bytes_per_s)
+    return max(host_s, local_s) + copied_s
+
+
+def host_update_bytes_per_s(job: Job, link_bytes_per_s: float) -> float:
+    """Of a host's memory for one device: as stated, or what hosts have at most, if that is not slower."""
+    tier = job.cluster.host_tier
+    if tier is None:
+        return min(link_bytes_per_s, HOST_UPDATE_BYTES_PER_S)
+    return tier.update_bytes_per_s or min(tier.bytes_per_s, HOST_UPDATE_BYTES_PER_S)

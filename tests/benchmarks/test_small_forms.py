@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.plan.recompute_modules import NAMES
 from trainwright.plan.strategy import PRECISIONS
 
 ROOT = Path(__file__).parents[2]
@@ -26,9 +27,9 @@ def benchmark(name: str, *arguments: str) -> str:
 # Of what an agreement on random strategies must have seen some.
 KINDS = (
     "gpipe schedule", "1f1b schedule", "interleaved schedule", "zb schedule", "ZeRO-0", "ZeRO-1", "ZeRO-2",
-    "ZeRO-3", "HSDP", "cp ring", "cp allgather", "sp", "ep", "etp", "selective recomputation",
-    "full recomputation", "full recomputation of some layers", "offload optimizer", "offload activations",
-    "offload both", *PRECISIONS, "no overlap", "other rank order",
+    "ZeRO-3", "HSDP", "cp ring", "cp allgather", "cp ulysses", "sp", "ep", "etp", "selective recomputation",
+    *(f"recomputed {name}" for name in NAMES), "full recomputation", "full recomputation of some layers",
+    "offload optimizer", "offload activations", "offload both", *PRECISIONS, "no overlap", "other rank order",
 )  # fmt: skip
 
 
@@ -41,7 +42,8 @@ def test_the_scalar_reference_shares_facts_with_the_closed_form_and_nothing_that
     facts = {
         "trainwright.cluster.types": {"DTYPE_BYTES"}, "trainwright.cost.collective": {"Link"},
         "trainwright.cost.gemm": {"TILES"}, "trainwright.cost.network": {"FAR_S", "level_links"},
-        "trainwright.estimate.types": {"Job"}, "trainwright.plan.strategy": {"Strategy"},
+        "trainwright.cost.state": {"HOST_UPDATE_BYTES_PER_S"}, "trainwright.estimate.types": {"Job"},
+        "trainwright.plan.recompute_modules": {"MODULE"}, "trainwright.plan.strategy": {"Strategy"},
     }  # fmt: skip
     for path in (ROOT / "benchmarks" / "scalar_reference").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
