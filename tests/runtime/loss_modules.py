@@ -278,6 +278,7 @@ def _plain(loss: Callable[..., torch.Tensor]) -> Loss:
 
 CASES: dict[str, LossCase] = {
     "mse": _values(_plain(F.mse_loss)),
+    "mse_of_microbatch": _values(_plain(F.mse_loss), samples=4),  # as many as a microbatch of two devices has
     "l1": _values(_plain(F.l1_loss)),
     "smooth_l1": _values(_plain(F.smooth_l1_loss)),
     "huber": _values(_plain(F.huber_loss)),

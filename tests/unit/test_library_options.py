@@ -176,9 +176,10 @@ def test_a_model_that_is_no_name_is_refused() -> None:
         trainwright.plan(object(), "h100:8")  # type: ignore[call-overload]
 
 
-def test_a_deadline_that_nothing_meets_is_an_error() -> None:
-    with pytest.raises(InfeasiblePlan, match="no count trains"):
-        trainwright.plan("gpt2", "h100:2", max_days=1, tokens="100T")
+@pytest.mark.parametrize(("name", "unit"), [("max_days", "days"), ("max_dollars", r"\$")])
+def test_a_limit_that_nothing_meets_is_an_error(name: str, unit: str) -> None:
+    with pytest.raises(InfeasiblePlan, match=f"no count trains .* within 1 {unit}"):
+        trainwright.plan("gpt2", "h100:2", tokens="100T", **{name: 1})
 
 
 def test_limits_give_the_plans_of_the_smallest_cluster() -> None:

@@ -126,7 +126,7 @@ def _counts(question: Question, islands: int | None) -> tuple[int, ...]:
         raise BadInput("--islands", islands, rule, "state 2 or more, or leave out --algorithm")
     counts = (islands,) if islands else island_counts(cluster)
     if not counts:
-        rule = "is one island: no level of its network joins groups of devices"
+        rule = "is one island for --algorithm: no level of its network joins groups of devices"
         remedy = 'state several sites like "h100:64x2@10Gbps", or how many islands with --islands'
         raise BadInput("cluster", cluster.name, rule, remedy)
     return counts

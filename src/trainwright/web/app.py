@@ -161,9 +161,12 @@ async def _answered(request: Request, workers: Workers, question: Question) -> R
 
 
 def _ticket(request: Request) -> str:
-    """The name under which whoever asks will want to know the place of the question; none if unusable."""
+    """The name under which the client asks for the place of its question in the queue; empty without one."""
     ticket = request.headers.get("x-ticket", "")
-    return ticket if re.fullmatch(_TICKET, ticket) else ""
+    if ticket and not re.fullmatch(_TICKET, ticket):
+        rule = "is not 1 to 40 letters, digits, _ and -"
+        raise HTTPException(422, f'header x-ticket "{ticket[:80]}": {rule}; choose another')
+    return ticket
 
 
 async def _leaves(request: Request) -> None:

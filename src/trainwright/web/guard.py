@@ -84,6 +84,10 @@ class Guard:
             return 401, "a token is needed: open the address with ?token=..., or send it as a bearer token"
         if scope["method"] not in ("GET", "HEAD", "POST", "DELETE"):
             return 405, "the method is not known; use GET, POST or DELETE"
+        unknown = set(_query(scope)) - {"token"}
+        if unknown and scope["path"].startswith("/api/"):
+            name = min(unknown)[:80]
+            return 422, f'query parameter "{name}": is not known here; send fields as JSON in the body'
         sent = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and sent != "application/json":
             return 415, "the body must be application/json"
@@ -128,8 +132,11 @@ class Guard:
 
 
 def _token(scope: Scope) -> str:
-    asked: dict[str, list[str]] = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    return asked.get("token", [""])[0]
+    return _query(scope).get("token", [""])[0]
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

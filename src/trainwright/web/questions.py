@@ -151,7 +151,7 @@ class Plan(Subject, RunTerms):
         words += ["--algorithm", self.algorithm] if self.algorithm else []
         words += ["--islands", str(self.islands)] if self.islands else []
         words += ["--precision", self.precision] if self.precision else []
-        words += ["--objective", self.objective] if self.objective != "time" else []
+        words += ["--objective", self.objective] if "objective" in self.model_fields_set else []
         for each in self.fix:
             words += ["--fix", each]
         words += ["--top", str(self.top)] if self.top != 10 else []

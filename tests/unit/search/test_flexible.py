@@ -15,7 +15,7 @@ from trainwright.program.setting import Setting
 from trainwright.search.blocks import measure_blocks
 from trainwright.search.find import Question
 from trainwright.search.findings import Findings
-from trainwright.search.flexible import best_strategy, find_flexible
+from trainwright.search.flexible import DEGREES, _allowed, best_strategy, find_flexible
 from trainwright.search.reasons import explain
 from trainwright.search.recipes import Drafts
 from trainwright.search.skeletons import Freedoms, Skeleton, has_huge_vocabulary, skeletons
@@ -60,6 +60,15 @@ def test_a_skeleton_has_no_expert_parallelism_which_its_plan_could_not_state() -
     )  # fmt: skip
     of = replace(setting(), graph=build_graph(experts), seq=64)
     assert {each.strategy.ep for each in skeletons(of, 16, Freedoms())} == {1}
+
+
+@pytest.mark.parametrize("knob", DEGREES)
+def test_a_limit_on_a_degree_holds_for_every_skeleton(knob: str) -> None:
+    asked = replace(question(setting()), most={knob: 1})
+    found = [getattr(each.strategy, knob) for each in skeletons(setting(), 16, _allowed(asked))]
+    assert set(found) == {1}
+    free = [getattr(each.strategy, knob) for each in skeletons(setting(), 16, Freedoms())]
+    assert max(free) > 1  # so the limit changes something
 
 
 def test_doing_a_layer_again_keeps_less_and_takes_longer() -> None:
