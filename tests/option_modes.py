@@ -47,7 +47,8 @@ _NEEDS = {
 
 def _plan(name: str, *words: str, **samples: str) -> CommandMode:
     stated = {f"--{key.replace('_', '-')}": value for key, value in samples.items()}
-    return CommandMode(name=f"plan-{name}", words=("plan", *words), samples=_PLAN | stated, needs=_NEEDS)
+    words = ("plan", *words, "--top", "2")
+    return CommandMode(name=f"plan-{name}", words=words, samples=_PLAN | stated, needs=_NEEDS)
 
 
 def _simulate(name: str, *words: str, **samples: str) -> CommandMode:

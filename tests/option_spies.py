@@ -19,7 +19,7 @@ _PURE = (
     ("trainwright.cli.answer", "find_plans"), ("trainwright.cli.answer", "what_if"),
     ("trainwright.cli.answer", "find_front"), ("trainwright.cli.sizing", "find_plans"),
     ("trainwright.cli.flexible", "find_flexible"), ("trainwright.cli.plan_islands", "find_plans"),
-    ("trainwright.cli.plan_islands", "find_apart"), ("trainwright.cli.plan_islands", "crossing_bytes"),
+    ("trainwright.cli.plan_islands", "find_apart"), ("trainwright.cli.plan_islands", "lower"),
     ("trainwright.cli.plan_tables", "lay_instances"), ("trainwright.cli.simulate_islands", "simulate_apart"),
     ("trainwright.simulate.whole", "simulate_plan"), ("trainwright.report.summary", "estimate"),
 )  # fmt: skip
@@ -124,6 +124,7 @@ def trained() -> Iterator[None]:
     with (
         patch("trainwright.runtime.launch.Launch.run", launch),
         patch("trainwright.runtime.apart.supervise.Supervisor.run", supervise),
+        patch("trainwright.runtime.apart.supervise.TCPStore"),  # which listens, and sometimes takes 5 s
         patch("trainwright.cli.run_model.build_learner", built),
         patch("trainwright.runtime.own_module.build_own", own),
     ):

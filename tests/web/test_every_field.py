@@ -84,7 +84,7 @@ MODES = (
     ),
     RequestMode(
         name="trace", path="/api/trace", samples=TRACED,
-        body={"model": "gpt2", "count": 4, "batch": 64, "plan": "co-shard tp=2 chunks=2 micro_batch=16"},
+        body={"model": "gpt2", "count": 4, "batch": 32, "plan": "co-shard tp=2 chunks=2 micro_batch=8"},
     ),
     RequestMode(
         name="trace-sites", path="/api/trace", samples=TRACED | OTHER_CONFIG,
