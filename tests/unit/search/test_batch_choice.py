@@ -159,7 +159,7 @@ def test_the_look_at_a_range_predicts_what_the_search_finds() -> None:
         ("deepseek-v3", "b200:256", 2e7),
     ],
 )
-def test_choosing_evaluates_less_than_a_quarter_of_what_a_search_does(
+def test_choosing_evaluates_less_than_a_third_of_what_a_search_does(
     model: str, cluster: str, tokens: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluated = 0
@@ -173,7 +173,7 @@ def test_choosing_evaluates_less_than_a_quarter_of_what_a_search_does(
     monkeypatch.setattr(batch_probe, "estimate", counted)
     asked = question(model, cluster, 4096)
     chosen = choose_batch(asked, target(asked, tokens))
-    assert 0 < evaluated < 0.25 * find_plans(replace(asked, batches=(chosen,))).evaluated
+    assert 0 < 3 * evaluated < find_plans(replace(asked, batches=(chosen,))).evaluated
 
 
 def test_very_many_batches_are_thinned_to_multiples_of_a_power_of_two() -> None:
