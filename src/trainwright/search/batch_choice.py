@@ -1,11 +1,12 @@
 """The batch of a target at which tokens take the least time, and a better one near a batch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, gcd, inf
 
 from trainwright.errors import BadInput
 from trainwright.search.batch_probe import BatchTimes, probe_batches
 from trainwright.search.batch_target import BatchTarget, roundness
+from trainwright.search.check import check_constraints
 from trainwright.search.find import Question
 
 _AS_ASKED = 1.02  # times the best: the batch that was asked for is taken
@@ -76,6 +77,8 @@ def _roundest(times: BatchTimes, question: Question, sequences: float) -> int:
 
 
 def _no_batch(question: Question, target: BatchTarget) -> NoBatch:
+    """Why no batch of a target is legal; raises if that has another reason than the batch."""
+    check_constraints(replace(question, batches=question.fixed.get("dp", (1,))))
     devices, times = question.job.cluster.count, _around(question, target.sequences)
     rule = f"no batch of {target.low:,} to {target.high:,} sequences is legal on {devices:,} devices"
     remedy = "change the batch, or relax --fix and --max"

@@ -117,6 +117,13 @@ def test_a_target_that_no_strategy_divides_names_the_nearest_batch() -> None:
         choose_batch(none, target(none, 512 * 1024))
 
 
+def test_a_constraint_that_no_batch_could_meet_is_told_as_such() -> None:
+    asked = question("gpt2", "h100:8", 1024)
+    asked = replace(asked, fixed={**asked.fixed, "tp": (3,)})
+    with pytest.raises(BadInput, match=r"--fix tp .* does not divide 8 devices"):
+        choose_batch(asked, target(asked, 512 * 1024))
+
+
 def test_what_the_user_fixes_decides_the_batch() -> None:
     asked = question("gpt2", "h100:8", 1024)
     asked = replace(asked, fixed={**asked.fixed, "dp": (8,), "micro_batch": (7,)})
@@ -202,6 +209,16 @@ def test_a_batch_that_divides_limits_nothing() -> None:
     assert batch_limit(asked, find_plans(asked).best) is None
     several = replace(asked, batches=(63, 64))
     assert batch_limit(several, find_plans(several).best) is None
+
+
+def test_a_batch_that_is_small_for_the_devices_is_what_limits() -> None:
+    asked = replace(question("llama3-8b", "h100:512", 8192), batches=(64,))
+    limit = batch_limit(asked, find_plans(asked).best)
+    assert limit is not None
+    assert limit.better == 128
+    gain = sequences_per_s(asked, 128) / sequences_per_s(asked, 64)
+    assert limit.faster == pytest.approx(gain, rel=0.03)
+    assert "64 sequences are few for 512 devices; at 128 (twice) the best plan" in str(limit)
 
 
 def test_a_range_has_the_strategies_of_each_of_its_batches() -> None:
