@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainwright.cli.batch import batch_tree
+from trainwright.cli.batch import batch_note, batch_tree
 from trainwright.cli.request import Request
 from trainwright.cli.subject import cluster_json
 from trainwright.economics.batch import batch_charge
@@ -97,6 +97,7 @@ def answer_of(request: Request) -> Answer:
     return Answer(
         notes=(
             *request.notes,
+            *_best_batch(question, summaries[0]),
             _searched(question, found),
             *_ranked(question),
             *mapping,
@@ -119,6 +120,13 @@ def answer_of(request: Request) -> Answer:
 def _summaries(request: Request, chosen: Candidates) -> tuple[Summary, ...]:
     job = replace(request.question.job, global_batch=chosen.global_batch)
     return summarize(job, chosen.strategies, request.terms)
+
+
+def _best_batch(question: Question, best: Summary) -> tuple[str, ...]:
+    """A note on the batch of the best plan, where several were compared."""
+    if len(question.batches) == 1:
+        return ()
+    return (batch_note(best.global_batch, best.seq, "the best of those compared"),)
 
 
 def _riskier(request: Request, found: Found) -> tuple[str, ...]:

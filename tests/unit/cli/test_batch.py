@@ -86,6 +86,8 @@ class TestRange:
         assert by_loss["plans"][0]["global_batch"] < by_rate["plans"][0]["global_batch"]
         assert "compared by time to the same loss" in by_loss["notes"][1]
         assert "compared by time per token" in by_rate["notes"][1]
+        best = by_loss["plans"][0]["global_batch"]
+        assert any(note.startswith(f"Global batch: {best} sequences of 1024") for note in by_loss["notes"])
         # the days are those of the tokens that the batch needs
         budget = by_loss["plans"][0]["budget"]
         assert budget["tokens"] > budget["least_tokens"]
