@@ -26,7 +26,7 @@ def held_microbatches(
 
     Row j of p goes forward p−1−j times ahead of its first backward, with v chunks 2(p−1−j) + (v−1)p times;
     with GPipe, as often as there are microbatches. ZB-H1 defers weight gradients on row j by j microbatches.
-    So the second row holds most, or with deferred gradients `row`, the last of those with most layers.
+    So the second row holds most, or with deferred gradients `row`.
     """
     pp, vpp = strategies.pp, strategies.vpp
     defers = strategies.schedule == SCHEDULES.index("zb")

@@ -119,6 +119,19 @@ def memory_parts(
     }, np.choose(fullest, waiting) if job.cluster.expanded else chosen
 
 
+def fullest_row(table: Activations, strategies: Strategies, shape: Ints, last: Array) -> Array:
+    """The row between the ends that holds most where weight gradients are deferred, given the last of those
+    with most layers.
+
+    Each row defers one microbatch more than the row before it and has one less under way. So the last holds
+    most, unless modules keep more than they free (Swin's attention biases) and it stays on the device.
+    """
+    kept = table.kept[table.rows[strategies.recompute], shape]
+    saved = table.kept[table.rows[RECOMPUTES.index("none")], shape]
+    more = (kept > saved) & ~MOVES_ACTIVATIONS[strategies.offload]
+    return np.where(more, np.minimum(last, 1.0), last)
+
+
 def kept_by_layers(
     table: Activations, strategies: Strategies, shape: Ints, layers: Array, kept: Array
 ) -> Array:

@@ -19,6 +19,7 @@ from trainwright.estimate.memory import (
     MOVES_OPTIMIZER,
     Activations,
     activation_table,
+    fullest_row,
     host_bytes,
     kept_by_layers,
     memory_parts,
@@ -141,7 +142,8 @@ def estimate_chunk(
     work = _work(model, strategies, shape, layout, microbatches)
     waits = microbatches * layouts.wait_s[layout]
     step = work.pipeline_s + waits + work.reduce_s + work.update_s + job.stack.step_s
-    held = held_microbatches(strategies, microbatches, layouts.stages.row[layout])
+    row = fullest_row(model.table, strategies, shape, layouts.stages.row[layout])
+    held = held_microbatches(strategies, microbatches, row)
     memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held)
     total = sum(memory.values(), start=np.zeros(1))
     host = host_bytes(strategies, layouts, layout, model.table, shape, held[0].in_flight)

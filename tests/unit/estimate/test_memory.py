@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.builders import free_stack, gpt, round_cluster, round_job, without_ends
+from tests.builders import floats, free_stack, gpt, round_cluster, round_job, without_ends
+from trainwright.estimate.memory import Activations, fullest_row
 from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import build_model, distinct_recomputes, estimate
 from trainwright.estimate.types import MEMORY
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
+from trainwright.plan.recompute_modules import RECOMPUTES
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.stack.capability import Capability
 from trainwright.stack.state import StateLayout
@@ -192,6 +195,24 @@ class TestPipeline:
         )
         found = memory(graph, Strategy(pp=4, schedule="zb", recompute="full"))["activations"]
         assert found == pytest.approx(3 * whole + inputs)
+
+
+@pytest.mark.parametrize(
+    ("kept", "offload", "row"),
+    [(2.0, "none", 5.0), (4.0, "none", 1.0), (4.0, "activations", 5.0)],  # 3 bytes without recomputation
+)
+def test_with_deferred_gradients_the_first_row_is_fullest_if_modules_keep_more_than_they_free(
+    kept: float, offload: str, row: float
+) -> None:
+    code, nothing = RECOMPUTES.index("context"), floats(0.0)
+    rows = np.zeros(len(RECOMPUTES), dtype=np.int64)
+    rows[code] = 1
+    table = Activations(
+        rows=rows, kept=np.array([[3.0], [kept]]), gathered=nothing, working=nothing, first_end=nothing,
+        last_end=nothing, logits=nothing,
+    )  # fmt: skip
+    strategies = stack_strategies([Strategy(pp=8, schedule="zb", recompute="context", offload=offload)])
+    assert fullest_row(table, strategies, np.zeros(1, dtype=np.int64), floats(5.0)) == [row]
 
 
 def test_the_total_is_the_sum_of_its_parts() -> None:
