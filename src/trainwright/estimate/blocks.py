@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.operators import (
+    FP8_BYTES,
     Machine,
     Sizes,
     attention_keys,
@@ -27,7 +28,7 @@ from trainwright.model.graph import (
     query_groups,
     segment_sizes,
 )
-from trainwright.model.totals import saved_tensors
+from trainwright.model.totals import is_quantized, saved_tensors
 from trainwright.plan.recompute_modules import FULL, NONE, Recomputed, recomputed
 
 Array = NDArray[np.float64]
@@ -243,11 +244,13 @@ class _Again:
         work = [self._repeated_s(op, found) for op in ops]
         attention = sum(op.kind == "attention" for op in self.block.ops)
         made = [
-            self.kept_bytes(tensors, {op.name for op in run})
+            self.kept_bytes(tensors, {op.name for op in run}, found.ops)
             for run, tensors in zip(found.runs, found.remade, strict=True)
         ]
         return {
-            "kept_bytes": self.kept_bytes(found.kept, {op.name for op in self.block.ops} - found.ops),
+            "kept_bytes": self.kept_bytes(
+                found.kept, {op.name for op in self.block.ops} - found.ops, found.ops
+            ),
             "remade_bytes": reduce(np.maximum, made, np.zeros(1)),
             "again_s": sum(work, start=np.zeros(1)),
             "again_gathers": self._gathers(found),
@@ -265,21 +268,42 @@ class _Again:
             return whole_s
         return np.asarray(whole_s * sum(parts[name] for name in some) / sum(parts.values()))
 
-    def kept_bytes(self, tensors: Iterable[Tensor], ops: Collection[str]) -> Array:
-        """Bytes of tensors, and of the score matrices of some ops; of tokens that ranks of one expert gather
-        from each other, a rank's own.
+    def kept_bytes(
+        self, tensors: Iterable[Tensor], ops: Collection[str], again: Collection[str] = ()
+    ) -> Array:
+        """Bytes of tensors where some ops run again, and of the score matrices of some ops; of tokens that
+        ranks of one expert gather from each other, a rank's own.
         """
         size, total = self.machine.element_bytes, np.zeros(1)
         for tensor in tensors:
             if "vocab" not in tensor.dims:  # logits are the stack's: Stack.logits_bytes
                 gathered = "top_k" in tensor.dims and "expert_ffn" not in tensor.dims
                 own = bytes_of(tensor, _tensor_sizes(tensor, self.by_region), size)
+                own = own * self._width(tensor, again)
                 total = total + own / (self.etp if gathered else 1.0)
         if self.machine.stack.attention == "unfused":
             sizes = self.by_region["attention"]
             for op in self.block.ops:
                 total = total + (_matrix_bytes(op, sizes, size) if op.name in ops else 0.0)
         return total
+
+    def _width(self, tensor: Tensor, again: Collection[str]) -> float:
+        """How wide a kept tensor is, relative to the compute dtype.
+
+        In fp8 a linear keeps its input in one byte, in addition to the tensor itself where another op needs
+        that: one that is not a linear, or that runs again from it.
+        """
+        low = FP8_BYTES / self.machine.element_bytes
+        if not (self.machine.quantizes_inputs and tensor.element == "activation"):
+            return 1.0
+        name = tensor.name
+        linears = [op for op in self.block.ops if is_quantized(op) and any(t.name == name for t in op.saved)]
+        whole = any(
+            any(t.name == name for t in (op.inputs if op.name in again else op.saved))
+            for op in self.block.ops
+            if op.name in again or not is_quantized(op)
+        )
+        return float(whole) + low * any(op.name not in again for op in linears) or 1.0
 
     def _gathers(self, found: Recomputed) -> Array:
         """Whole hidden states' worth of what ops read of other tensor-parallel ranks' parts of the sequence,
