@@ -106,7 +106,7 @@ def _load_answer(text: str) -> Mapping[str, Any]:
         return known | {"strategy": {"text": str(best["strategy"]["text"])}}
     except OSError as error:
         raise BadInput("plan", text, f"cannot be read ({error.strerror})", remedy) from None
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise BadInput("plan", text, "is no answer of trainwright plan", remedy) from None
 
 

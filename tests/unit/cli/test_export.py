@@ -81,6 +81,13 @@ def test_traces_of_another_plan_are_not_mixed_with_new_ones(tmp_path: Path) -> N
     assert "holds traces of another plan (trace.7.et)" in told
 
 
+def test_an_answer_whose_cluster_is_a_number_is_refused(tmp_path: Path) -> None:
+    plan = {"global_batch": 8, "seq": 256, "strategy": {"text": "dp2 mb1"}}
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps({"model": "gpt2", "cluster": 7, "plans": [plan]}))
+    assert "is no answer of trainwright plan" in fails("export", str(answer), "--to", "megatron")
+
+
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
     assert 'did you mean "megatron"' in fails("export", "dp2", "--to", "megatrn")
