@@ -83,7 +83,7 @@ def test_other_algorithms_start_again_from_the_last_checkpoint(tmp_path: Path) -
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
     assert "starting all 2 again" in result.stderr
-    assert "goes on after step 8" in result.stdout
+    assert "resumes after step 8" in result.stdout
     assert launched.losses(tmp_path / "killed.jsonl") == launched.losses(tmp_path / "calm.jsonl")
 
 

@@ -66,7 +66,7 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     assert "step-00000009 is damaged (__1_0.distcp, chunk " in result.stderr
     said = r"\]: its checksum differs%s\), and is now called damaged-step-00000009; the one of step 6 is used"
     assert re.search(said % others, result.stderr)
-    assert "goes on after step 6\n" in result.stdout
+    assert "resumes after step 6\n" in result.stdout
     assert launched.losses(copied / "numbers.jsonl") == launched.losses(trained / "numbers.jsonl")
     assert [each.step for each in kept_checkpoints(copied / "kept")] == [3, 6, 9]
 
@@ -147,5 +147,5 @@ def test_workers_of_an_algorithm_resume_from_the_checkpoint_before_a_damaged_one
     again = launched.run(*apart(tmp_path), "--resume")
     assert again.returncode == 0, again.stderr
     assert f"step-00000016 is damaged ({name}: its checksum differs)" in again.stderr
-    assert "goes on after step 8" in again.stdout
+    assert "resumes after step 8" in again.stdout
     assert launched.losses(tmp_path / "kept.jsonl") == expected

@@ -83,7 +83,7 @@ def test_torchrun_starts_killed_processes_again(tmp_path: Path, undisturbed: lis
     launched.release(metrics)
     result = launched.finish(process)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("goes on after step") == 1
+    assert result.stdout.count("resumes after step") == 1
     assert launched.losses(metrics) == undisturbed
 
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_is_interrupted_is_never_loaded(
     assert whole == [3]
     assert torn.name.split("-")[1] == f"{6:08d}"  # the next one, which has no name yet
     result = launched.run(*arguments(tmp_path, "torn"), "--resume")
-    assert f"goes on after step {whole[-1]}" in result.stdout
+    assert f"resumes after step {whole[-1]}" in result.stdout
     assert not torn.exists()
     assert launched.losses(metrics) == undisturbed
 
@@ -172,7 +172,7 @@ def test_a_machine_that_torchrun_loses_leaves_the_others_to_go_on(
     launched.finish(second)
     result = launched.finish(first)
     assert result.returncode == 0, result.stderr
-    assert "goes on after step" in result.stdout
+    assert "resumes after step" in result.stdout
     (note,) = [each.note for each in kept_checkpoints(tmp_path / "machines") if each.step == STEPS]
     assert "\ndevices 1\n" in note["plan"]
     found = launched.losses(metrics)

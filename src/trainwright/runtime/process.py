@@ -218,7 +218,7 @@ def _resume(training: Training, trainer: Trainer, restarted: bool) -> Checkpoint
     found = Checkpoints(shelf=keeping.checkpoints, trainer=trainer, note=training.note, most=keeping.most)
     kept = found.resume(lambda each: check_kept(training, each, restarted=restarted))
     if kept is not None and dist.get_rank() == 0:
-        print(f"goes on after step {kept.step}{_changes(kept.note, training.note)}", flush=True)
+        print(f"resumes after step {kept.step}{_changes(kept.note, training.note)}", flush=True)
     return found
 
 

@@ -73,7 +73,7 @@ class Session:
         if restored and restored.own is not None:
             member.take_over(restored.own)
         if restored and seat.rank == 0:
-            print(f"goes on after step {restored.kept.step}", flush=True)
+            print(f"resumes after step {restored.kept.step}", flush=True)
         return member, seat
 
     def _start(self, restored: Restored | None, seat: Seat) -> Values:
