@@ -275,14 +275,19 @@ class _Run:
             return _UNKNOWN
         for word in words[:_MOST_ROUNDS]:
             self.variables.assign(statement.name, word)
-            try:
-                self.statements(statement.body)
-            except _Exit as end:
-                if end.kind == "break":
-                    break
-                if end.kind != "continue":
-                    raise
+            if not self._runs_body(statement.body):
+                break
         return _TRUE
+
+    def _runs_body(self, body: Sequence[ShellStatement]) -> bool:
+        """Run the body of a loop once; whether the loop continues after it."""
+        try:
+            self.statements(body)
+        except _Exit as end:
+            if end.kind not in ("break", "continue"):
+                raise
+            return end.kind == "continue"
+        return True
 
     def _while(self, statement: WhileLoop) -> ConditionResult:
         for _ in range(_MOST_ROUNDS):
@@ -292,13 +297,8 @@ class _Run:
                 return _UNKNOWN
             if not result.holds:  # a loop over the script's arguments has none to go over
                 return _TRUE
-            try:
-                self.statements(statement.body)
-            except _Exit as end:
-                if end.kind == "break":
-                    break
-                if end.kind != "continue":
-                    raise
+            if not self._runs_body(statement.body):
+                break
         return _TRUE
 
     def _simple(self, command: SimpleCommand) -> ConditionResult:
