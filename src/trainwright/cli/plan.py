@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         rule = "shortens the printed tables, which --json on standard output replaces"
         refuse_given(options, ("quiet",), rule, "leave out one of the two")
     with Show(patient=True) as show:
-        answer = plan_answer(options, show.told)
+        answer = plan_answer(options, show.report_progress)
     written = save_answer(options, answer)
     if options.json == "-":
         print(render_json(answer.tree()), end="")

@@ -14,7 +14,7 @@ from trainwright.cli.plan_islands import ApartAnswer, apart_answer_of, save_plan
 from trainwright.cli.plan_tables import tables_answer_of
 from trainwright.cli.refusal import refuse_given
 from trainwright.cli.request import parse_request
-from trainwright.cli.sizing import Told, size_of
+from trainwright.cli.sizing import ReportProgress, size_of
 from trainwright.cli.strategy_answer import StrategyAnswer
 from trainwright.errors import InfeasiblePlan
 from trainwright.model.load import load_model
@@ -53,7 +53,7 @@ class PlanAnswer(Protocol):
         """Printed; quietly, only its tables of plans."""
 
 
-def plan_answer(options: argparse.Namespace, told: Told) -> PlanAnswer:
+def plan_answer(options: argparse.Namespace, report_progress: ReportProgress) -> PlanAnswer:
     """What the options ask; `InfeasiblePlan` if nothing fits. An option that does not apply raises."""
     if load_model(options.model).kind == "dlrm":
         refuse_given(
@@ -68,7 +68,7 @@ def plan_answer(options: argparse.Namespace, told: Told) -> PlanAnswer:
     rule, remedy = "goes with --algorithm", 'state both, as in --algorithm "diloco"'
     refuse_given(options, ("islands", "save_plans"), rule, remedy)
     limits = parse_limits(options)
-    return _strategies(options) if limits is None else _smallest(options, limits, told)
+    return _strategies(options) if limits is None else _smallest(options, limits, report_progress)
 
 
 def _check_algorithm(options: argparse.Namespace) -> None:
@@ -92,9 +92,9 @@ def _strategies(options: argparse.Namespace) -> StrategyAnswer:
         return StrategyAnswer(request=request, best=None, flexible=flexible)
 
 
-def _smallest(options: argparse.Namespace, limits: Limits, told: Told) -> StrategyAnswer:
+def _smallest(options: argparse.Namespace, limits: Limits, report_progress: ReportProgress) -> StrategyAnswer:
     """A cluster within the limits: the counts around it, and its plans."""
-    sizing = size_of(options, limits, told)
+    sizing = size_of(options, limits, report_progress)
     request = parse_request(options, sizing.chosen.devices)
     return StrategyAnswer(request=request, best=answer_of(request), sizing=sizing)
 

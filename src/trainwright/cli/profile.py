@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     budget_s = parse_quantity(options.budget, "s", "--budget")
     counts = _processes(options.processes, kind, cores)
     with Show() as show:
-        measured = measure_rounds(plan_rounds(kind, counts), kind, threads, budget_s, show.told)
+        measured = measure_rounds(plan_rounds(kind, counts), kind, threads, budget_s, show.report_progress)
     profile = measured.profile
     if not profile.kernels:
         raise BadInput(

@@ -19,7 +19,7 @@ class Show:
     def __enter__(self) -> "Show":
         return self
 
-    def told(self, done: int, planned: int, name: str) -> None:
+    def report_progress(self, done: int, planned: int, name: str) -> None:
         """So many of those planned are done, this one last."""
         if self._bar is None and sys.stderr.isatty():
             self._start_bar()

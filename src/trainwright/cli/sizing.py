@@ -19,7 +19,7 @@ from trainwright.units import render_si
 _BETWEEN = (5, 6, 7)  # quarters of the count below the smallest that meets the limits, tried in turn
 _BEYOND = 3  # larger clusters that are looked at, where only a deadline is given
 
-Told = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def _excess(limits: Limits, summary: Summary) -> float:
     return max(days / limits.max_days, dollars / limits.max_dollars) if isfinite(days) else inf
 
 
-def size_of(options: argparse.Namespace, limits: Limits, told: Told) -> Sizing:
+def size_of(options: argparse.Namespace, limits: Limits, report_progress: ReportProgress) -> Sizing:
     """Search every count in turn; InfeasiblePlan if none is within the limits."""
     largest = parse_request(options, limits.most)
     node = largest.question.job.cluster.node_size
@@ -71,13 +71,13 @@ def size_of(options: argparse.Namespace, limits: Limits, told: Told) -> Sizing:
     ]  # fmt: skip
     found: dict[int, Summary] = {}
     for done, count in enumerate(counts):
-        told(done, len(counts), f"{count} devices")
+        report_progress(done, len(counts), f"{count} devices")
         found |= _best(options, count, is_last=count == limits.most and not found)
         met = sum(meets(limits, each) for each in found.values())
         if met > _BEYOND and limits.max_dollars == inf:
             break
     for count in _closer(found, limits, node):
-        told(len(counts) - 1, len(counts), f"{count} devices")
+        report_progress(len(counts) - 1, len(counts), f"{count} devices")
         found |= _best(options, count)
         if count in found and meets(limits, found[count]):
             break

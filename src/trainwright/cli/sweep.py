@@ -99,7 +99,9 @@ def _run(options: argparse.Namespace) -> int:
     workers = parse_whole(options.workers, "--workers", most=4096) if options.workers else 0
     try:
         with Show(patient=True) as show:
-            manifest = run_sweep(sweep, folder, workers=workers, ray=options.ray or "", progress=show.told)
+            manifest = run_sweep(
+                sweep, folder, workers=workers, ray=options.ray or "", progress=show.report_progress
+            )
     except KeyboardInterrupt:
         import sys
 

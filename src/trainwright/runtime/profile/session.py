@@ -28,7 +28,7 @@ from trainwright.runtime.profile.tasks import (
     grid_tasks,
 )
 
-Told = Callable[[int, int, str], None]  # done, of how many, and what was measured
+ReportProgress = Callable[[int, int, str], None]  # done, of how many, and what was measured
 _PATIENCE_S = 120.0  # for one task, before its processes are given up
 _JOIN_S = 10.0  # a killed process ends at once, unless the kernel or a driver keeps it
 
@@ -60,7 +60,9 @@ def plan_rounds(kind: str, processes: Sequence[int]) -> tuple[Round, ...]:
     return (*rounds, Round(processes=main, tasks=tuple(grid_tasks(kind))))
 
 
-def measure_rounds(rounds: Sequence[Round], kind: str, threads: int, budget_s: float, told: Told) -> Measured:
+def measure_rounds(
+    rounds: Sequence[Round], kind: str, threads: int, budget_s: float, report_progress: ReportProgress
+) -> Measured:
     """Measure until all is done, the time is over, or the user interrupts; what was found is kept."""
     deadline_s, planned = time.monotonic() + budget_s, sum(len(each.tasks) for each in rounds)
     found: list[Found] = []
@@ -70,7 +72,7 @@ def measure_rounds(rounds: Sequence[Round], kind: str, threads: int, budget_s: f
             for name, result in _results(each, kind, threads, deadline_s):
                 found.append(result)
                 done += 1
-                told(done, planned, name)
+                report_progress(done, planned, name)
             if time.monotonic() >= deadline_s and done < planned:
                 ended = "the time was over"
                 break
