@@ -16,7 +16,7 @@ pytest.importorskip("megatron.core")
 transformer_config = pytest.importorskip("megatron.core.transformer.transformer_config")
 
 STRATEGIES = (
-    "dp8 mb1 zero0 bf16", "dp8 tp4 sp pp4 vpp2 interleaved mb1 zero1 selective bf16",
+    "dp8 mb1 zero0 bf16", "dp8 tp4 sp pp4 vpp2 interleaved mb1 zero1 recompute=norm+mlp bf16",
     "dp4 cp2 allgather mb2 zero1 hsdp4 full bf16", "dp8 pp2 mb1 zero1 full4 bf16", "dp16 mb1 zero3 fp8",
     "dp8 tp2 sp ep4 mb1 zero1 offload-optimizer bf16",
 )  # fmt: skip

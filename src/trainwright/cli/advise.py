@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainwright.cli import optimizer
+
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
     from trainwright.export.reading.configured import Configured
@@ -18,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python "
-        "(FILE.py:FUNCTION) or flags, DeepSpeed's JSON, an answer of trainwright plan --json, or a strategy "
+        "(FILE.py:FUNCTION) or flags, Megatron-Bridge's Python, DeepSpeed's JSON, YAML of accelerate, "
+        "MaxText or nanotron, a plan that export wrote, an answer of trainwright plan --json, or a strategy "
         '("dp8 tp4 pp2 mb1 zero1 1f1b")',
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
@@ -42,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
@@ -71,13 +75,14 @@ def run(options: argparse.Namespace) -> int:
 
 def advised(options: argparse.Namespace) -> Advised:
     """Advice on the configuration that the options name."""
-    from trainwright.cli.configured import parse_configured, parse_job
+    from trainwright.cli.configured import legality_notes, parse_configured, parse_job
     from trainwright.search.advice import advise
 
     configured = parse_configured(options)
     subject, job = parse_job(options, configured)
     configured = replace(configured, global_batch=int(job.global_batch))
-    notes = (subject.title, *_notes(options, configured, subject), *subject.basis)
+    refused = legality_notes(configured, subject, job)
+    notes = (subject.title, *_notes(options, configured, subject), *refused, *subject.basis)
     return Advised(notes, configured, subject, advise(job, configured.strategy))
 
 
@@ -92,7 +97,7 @@ def save_advised(options: argparse.Namespace, found: Advised) -> None:
 
 
 def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:
-    from trainwright.cli.subject import batch_note
+    from trainwright.cli.batch import batch_note
 
     return (
         f"{options.config}: {configured.strategy}",
@@ -118,7 +123,7 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
 
     console = tables.open_console()
     tokens = configured.global_batch * subject.seq / subject.cluster.count
-    capacity = subject.cluster.device.memory[0].capacity_bytes
+    capacity = subject.cluster.device.memory[0].usable_bytes
 
     def figures(each: "Rated") -> list[str]:
         fit = "" if each.fits else " (does not fit)"

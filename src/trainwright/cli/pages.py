@@ -63,10 +63,11 @@ def plan_page(request: "Request", answer: "Answer | None", figures: "Sequence[Fi
         return page
     winner = answer.summaries[0]
     shown = [
-        tables.plans_table(answer.summaries), tables.breakdown_table(winner), tables.memory_table(winner),
-        tables.what_if_table(answer.what_if, winner.strategy, answer.compared),
+        tables.plans_table(answer.summaries, answer.variant_counts), tables.breakdown_table(winner),
+        tables.memory_table(winner),
+        tables.what_if_table(answer.what_if, answer.winners, answer.compared),
     ]  # fmt: skip
-    lines = (f"Best: {winner.strategy}", *tables.headline(winner), *answer.limits)
+    lines = (answer.best_line, *tables.headline(winner), *answer.limits)
     return replace(page, answer=lines, tables=table_rows(shown))
 
 

@@ -85,7 +85,7 @@ class StrategyAnswer:
 def _show_best(console: "Console", answer: Answer, *, quiet: bool) -> None:
     if not quiet:
         tables.show(console, *answer.notes)
-    tables.show(console, tables.plans_table(answer.summaries))
+    tables.show(console, tables.families_table(answer.summaries, answer.variant_counts))
     if answer.front:
         tables.show(console, "Pareto front of time against memory", tables.front_table(answer.front))
     if quiet:
@@ -93,9 +93,9 @@ def _show_best(console: "Console", answer: Answer, *, quiet: bool) -> None:
     winner = answer.summaries[0]
     lines = [tables.indented(console, line) for line in tables.headline(winner)]
     limits = [tables.indented(console, line) for line in answer.limits]
-    tables.show(console, f"Best: {winner.strategy}", *lines, "")
+    tables.show(console, answer.best_line, *lines, "")
     tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
     if winner.tiers:
         tables.show(console, tables.tiers_table(winner))
     tables.show(console, "What limits it", *limits, "")
-    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy, answer.compared))
+    tables.show(console, tables.what_if_table(answer.what_if, answer.winners, answer.compared))

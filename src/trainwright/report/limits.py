@@ -49,7 +49,11 @@ def _exposed(summary: Summary) -> str:
 
 
 def _memory(summary: Summary, roomier_step_s: float | None) -> str:
-    used = f"Memory: {render_bytes(summary.total_bytes)} of {render_bytes(summary.capacity_bytes)}"
+    used = (
+        f"Memory: {render_bytes(summary.total_bytes)} "
+        f"({render_bytes(summary.low_bytes)} to {render_bytes(summary.high_bytes)}) "
+        f"of {render_bytes(summary.capacity_bytes)} usable, OOM risk {summary.oom_risk:.1%}"
+    )
     if roomier_step_s is None:
         return f"{used}."
     gain = summary.step_s / roomier_step_s - 1.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from types import MappingProxyType
 
 import numpy as np
@@ -11,9 +12,11 @@ from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
 from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
-from trainwright.search.find import Question, find_plans
+from trainwright.search.find import Question
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, legal_strategies
 from trainwright.search.usual import able_knobs
+from trainwright.search.variants import find_winner
 
 # Knobs that are one decision; precision is none of them, because it changes what is computed.
 IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -77,7 +80,8 @@ def advise(job: Job, strategy: Strategy) -> Advice:
     """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
     today = rate(job, stack_strategies([strategy]))[0]
     alone = tuple(sorted(_changes(job, today), key=_worth))
-    best = _best(job, strategy)
+    known = [each for each in (today, *(change.after for change in alone)) if each.fits]
+    best = _best(job, today, min((each.step_s for each in known), default=inf))
     steps = tuple(_towards(job, today, best)) if best is not None else ()
     return Advice(today=today, alone=alone, steps=steps, best=best)
 
@@ -154,7 +158,8 @@ def _others(job: Job, strategy: Strategy, knobs: tuple[str, ...]) -> Strategies 
     able = {knob: values for knob, values in able_knobs(job.stack).items() if knob in knobs}
     space = Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq, global_batch=int(job.global_batch),
-        fixed=held | able, most={"vpp": job.stack.most_vpp},
+        fixed=held | able, most={"vpp": job.stack.capability.most_vpp},
+        recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
     try:
         return legal_strategies(space)
@@ -167,15 +172,24 @@ def _value(strategy: Strategy, knob: str) -> int:
     return CHOICES[knob].index(value) if knob in CHOICES else int(value)
 
 
-def _best(job: Job, strategy: Strategy) -> Rated | None:
-    fixed = able_knobs(job.stack) | {"precision": (_value(strategy, "precision"),)}
+def _best(job: Job, today: Rated, known_s: float) -> Rated | None:
+    """The plan that a search ranks first; the fastest, if a step is known that is shorter than that."""
+    fixed = able_knobs(job.stack) | {"precision": (_value(today.strategy, "precision"),)}
     question = Question(
-        job=job, batches=(int(job.global_batch),), fixed=fixed, most={"vpp": job.stack.most_vpp}, top=1
+        job=job,
+        batches=(int(job.global_batch),),
+        fixed=fixed,
+        most={"vpp": job.stack.capability.most_vpp},
+        top=1,
+        families=1,
     )
     try:
-        found = find_plans(question)
+        found, winner = find_winner(question)
     except TrainwrightError:
         return None
-    if not len(found.best):
+    if not len(winner):
         return None
-    return rate(job, found.best.take(slice(0, 1)).strategies)[0]
+    best = rate(job, winner.strategies)[0]
+    if known_s < best.step_s:
+        best = rate(job, found.best.take(slice(0, 1)).strategies)[0]
+    return best

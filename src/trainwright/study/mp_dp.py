@@ -85,8 +85,8 @@ def build_job(graph: Graph, cluster: Cluster, global_batch: int) -> Job:
 
 
 def with_memory(cluster: Cluster, capacity_bytes: float) -> Cluster:
-    """The cluster with so much of the devices' own memory, and no other."""
-    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes)
+    """The cluster with so much usable memory of the devices' own, and no other."""
+    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes, usable_fraction=None)
     return with_tiers(cluster, (own,))
 
 
@@ -129,7 +129,7 @@ def sweep_mp(job: Job) -> tuple[MpPoint, ...]:
     result = estimate(job, strategies)
     chosen = [_best_of(strategies.tp == mp, result) for mp in dict.fromkeys(strategies.tp.tolist())]
     shapes, shape = distinct_shapes(strategies.take(np.array(chosen)))
-    layers, layer, _, _ = model_parts(job, links(job), shapes)
+    layers, layer, _, _ = model_parts(job, links(job), shapes, ("full",))
     return tuple(
         _split(job, strategies, result, index, (layers, layer, int(own)))
         for index, own in zip(chosen, shape, strict=True)

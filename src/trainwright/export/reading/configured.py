@@ -21,7 +21,10 @@ class Configured:
     seq: int | None = None
     architecture: Architecture | None = None
     model: str | None = None  # a name of the catalog
+    optimizer: str = ""  # as stated; "": the stack's own
+    grad_dtype: str = ""
     notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # rules of the software that the configuration breaks, if they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class StatedSettings:
     global_batch: int | None = None
     vocab: int | None = None
     precision: str | None = None
+    device_family: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)  # of a script
     function: str = ""  # of a Python file
 

@@ -41,11 +41,11 @@ def read_deepspeed(text: str, source: str, stated: StatedSettings) -> Configured
         etp=ep_part.whole("expert_tensor_parallel_size", 1), zero=stage,
         shard=max(zero.whole("mics_shard_size", 0), 0), micro_batch=micro,
         offload="optimizer" if _offloads(zero) else "none", precision=stated.precision or _precision(config),
-        overlap=_overlaps(zero, stage),
+        overlap=_overlaps(zero, stage), recompute=_recompute(config),
     )  # fmt: skip
     known = load_known("deepspeed")
     return Configured(
-        strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="megatron-deepspeed",
+        strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="deepspeed",
         notes=(*not_considered(known, on), *optimizer_note(_optimizer(config))),
     )  # fmt: skip
 
@@ -185,6 +185,11 @@ def _precision(config: Config) -> str:
             half = name == "fp16" or section.values.get("dtype") in ("fp16", "float16", "half")
             return "fp16" if half else "bf16"
     return "fp32"
+
+
+def _recompute(config: Config) -> str:
+    """A section for checkpoints of activations is there for a model that makes them, layer by layer."""
+    return "full" if isinstance(config.values.get("activation_checkpointing"), Mapping) else "none"
 
 
 def _optimizer(config: Config) -> str:

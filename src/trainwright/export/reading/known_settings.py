@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ class KnownSettings:
     harmless: tuple[str, ...]
     matters: tuple[str, ...]
     refused: Mapping[str, tuple[str, ...]]
+    usual: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  # values that change nothing
 
     def class_of(self, name: str) -> str:
         """The class of a name, `unknown` if it is in none; a whole name goes before a pattern."""
@@ -29,6 +30,11 @@ class KnownSettings:
             if any(each.endswith("*") and name.startswith(each[:-1]) for each in names):
                 return kind
         return "unknown"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every whole name that is known."""
+        return tuple(name for each in self._lists().values() for name in each if not name.endswith("*"))
 
     def is_harmless(self, name: str) -> bool:
         """Whether a setting has no effect on a prediction."""
@@ -52,6 +58,7 @@ def load_known(name: str) -> KnownSettings:
         understood=tuple(table["understood"]), harmless=tuple(table["harmless"]),
         matters=tuple(table["matters"]),
         refused={kind: tuple(names) for kind, names in table.get("refused", {}).items()},
+        usual={key: tuple(values) for key, values in table.get("usual", {}).items()},
     )  # fmt: skip
 
 
