@@ -56,6 +56,14 @@ class TestState:
         state = state_bytes(graph, Strategy(dp=8, zero=3))
         assert sharded <= state <= sharded + 2 * 2.0 * layer * 1.01  # this layer and the next, 2 bytes each
 
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_sharded_gradients_are_whole_for_the_layer_in_backward(self, zero: int) -> None:
+        graph, strategy = gpt(layers=16), Strategy(dp=8, zero=zero)
+        fully_shard = Capability(state=StateLayout())  # 2 bytes of gradients, 4 of the reduce-scatter's input
+        layer = parameters(without_ends(graph)) / 16
+        held = state_bytes(graph, strategy, capability=fully_shard) - state_bytes(graph, strategy)
+        assert held == pytest.approx(6.0 * layer)
+
     def test_gradients_kept_in_fp32_take_two_bytes_more(self) -> None:
         graph = gpt()
         assert state_bytes(graph, Strategy(), gradient_bytes=4.0) == pytest.approx(18 * parameters(graph))
