@@ -207,6 +207,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "objective": answer.request.question.objective,
         "notes": answer.notes,
         "batch": _batch_of(answer),
+        "allowed_bytes": answer.request.question.filled_share * job.cluster.capacity_bytes,
         "considered": answer.considered,
         "evaluated": answer.evaluated,
         "feasible": answer.feasible,

@@ -10,6 +10,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.errors import BadInput
+from trainwright.units import parse_number
+
 Array = NDArray[np.float64]
 _NORMAL = NormalDist()
 LEAST_RISK, MOST_RISK = 0.001, 0.5
@@ -42,3 +45,19 @@ class MemorySpread:
 
 
 UNKNOWN_SPREAD = MemorySpread()  # until one is fitted
+
+
+def parse_percent(text: str, thing: str) -> float:
+    """A share that is written as a percentage or as a number below 1."""
+    number = text.strip().removesuffix("%")
+    value = 0.0 if number.strip() in ("0", "0.0") else parse_number(number, thing, "5%")
+    return value / 100.0 if text.strip().endswith("%") else value
+
+
+def parse_risk(text: str, thing: str) -> float:
+    """The largest probability of running out of memory that a plan may have."""
+    risk = parse_percent(text, thing)
+    if not LEAST_RISK <= risk <= MOST_RISK:
+        rule = f"is not between {LEAST_RISK:.1%} and {MOST_RISK:.0%}"
+        raise BadInput(thing, text, rule, "write it like 5%")
+    return risk

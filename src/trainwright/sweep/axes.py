@@ -15,6 +15,7 @@ from typing import Any
 
 from trainwright.cluster.load import load_cluster, load_device, load_network
 from trainwright.cost.load import load_constants
+from trainwright.cost.memory_risk import parse_risk
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
@@ -212,6 +213,8 @@ def _number(value: object, path: Path, where: str) -> float:
         return parse_batch_tokens(value, where)
     if isinstance(value, str) and path[0] == "batch_tolerance":
         return parse_tolerance(value, where)
+    if path[0] == "oom_risk":
+        return parse_risk(str(value), where)
     if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
         raise BadInput(where, value, "is not a number", "write it like 8")
     return float(value)

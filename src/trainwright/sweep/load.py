@@ -8,6 +8,7 @@ from typing import Any
 from trainwright.cluster.load import build_cluster, load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.load import load_constants
+from trainwright.cost.memory_risk import DEFAULT_RISK, parse_risk
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.search.batch_target import TOLERANCE, parse_batch_tokens, parse_tolerance
@@ -24,8 +25,8 @@ from trainwright.units import parse_quantity
 
 KEYS = (
     "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "batch_tolerance",
-    "precision", "optimizer", "grad_dtype", "electricity", "strategy", "axis", "where", "search", "rows",
-    "objective", "columns", "chunk",
+    "precision", "optimizer", "grad_dtype", "oom_risk", "electricity", "strategy", "axis", "where", "search",
+    "rows", "objective", "columns", "chunk",
 )  # fmt: skip
 EXAMPLES = Path(__file__).parents[1] / "catalog" / "sweeps"
 COSTS = ("calibrated", "roofline")  # measured times are of one machine, and a sweep is of many
@@ -113,6 +114,7 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
         precision=_text(table, "precision", ""),
         optimizer=_named(table, "optimizer", OPTIMIZERS),
         grad_dtype=_named(table, "grad_dtype", GRADIENT_BYTES),
+        oom_risk=parse_risk(str(table.get("oom_risk", DEFAULT_RISK)), "sweep oom_risk"),
         strategy=knobs,
         most=most,
         dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,

@@ -91,7 +91,8 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     _ = cluster.levels  # its network must be able to join all devices
     if TABLES in graph.sizes:
         raise BadInput("model", graph.name, "has tables instead of layers", "use trainwright plan for it")
-    source = build_source(setting.cost, "", cluster, load_constants(), setting.stack)
+    constants = load_constants()
+    source = build_source(setting.cost, "", cluster, constants, setting.stack)
     stated = (setting.optimizer, setting.grad_dtype)
     check_optimizer(source.stack.capability, *stated, ("optimizer", "grad_dtype"), "stack")
     source = replace(source, stack=with_optimizer(source.stack, *stated))
@@ -107,8 +108,9 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
         global_batch=batch,
     )
     fixed = {**able_knobs(source.stack), "precision": _precisions(setting), **setting.strategy}
+    spread = constants.memory_spread(source.stack)
     question = Question(
-        job=job, batches=(batch,), fixed=fixed,
+        job=job, batches=(batch,), fixed=fixed, filled_share=spread.filled_share(setting.oom_risk),
         most={"vpp": source.stack.capability.most_vpp, **setting.most},
         objective=objective, top=1, dollars_per_kwh=setting.dollars_per_kwh,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from math import prod
 
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Stack
+from trainwright.cost.memory_risk import DEFAULT_RISK
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.search.batch_target import TOLERANCE
@@ -34,6 +35,7 @@ class Setting:
     precision: str = ""
     optimizer: str = ""
     grad_dtype: str = ""
+    oom_risk: float = DEFAULT_RISK  # the largest that a chosen strategy may have
     strategy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
     dollars_per_kwh: float = 0.0  # on top of the price of an hour
