@@ -142,6 +142,7 @@ def _recompute(config: Config) -> tuple[str, tuple[str, ...]]:
     if name == "custom" and config.word("decoder_layer_input", "device") == "offload":
         return "full", ()
     exact = {theirs: ours for ours, theirs in REMAT.items()}
+    exact["minimal_flash"] = MAXTEXT_POLICIES["minimal_with_context"]  # its older name
     if name in exact:
         return exact[name], ()
     near = load_table("maxtext")["policies"]
