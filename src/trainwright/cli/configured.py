@@ -130,11 +130,14 @@ def legality_notes(configured: Configured, subject: Subject, job: Job) -> tuple[
     facts = plan_facts(
         subject.graph, seq=subject.seq, global_batch=int(job.global_batch),
         device_family=subject.cluster.device.family,
+        optimizer=subject.stack.optimizer.name if subject.stack.optimizer else "",
+        grad_dtype=subject.stack.grad_dtype,
     )  # fmt: skip
+    stated = {"optimizer": facts.optimizer, "grad_dtype": facts.grad_dtype}
     rows = stack_strategies([canonical(strategy)])
     found = configured.refused or tuple(
-        f"The software would refuse {said(each.knob)} {written(getattr(strategy, each.knob))}: "
-        f"{each.reason(strategy)}."
+        f"The software would refuse {said(each.knob)} "
+        f"{stated.get(each.knob) or written(getattr(strategy, each.knob))}: {each.reason(strategy)}."
         for each in violations(able, rows, facts)
     )
     if discouraged(able, rows, facts)[0]:

@@ -28,7 +28,11 @@ def with_optimizer(stack: Stack, optimizer: str, grad_dtype: str) -> Stack:
     Gradients in fp32 are what a stack keeps at least: some keep 16-bit ones as well.
     """
     if optimizer:
-        stack = replace(stack, optimizer=OPTIMIZERS[optimizer])
+        choice = OPTIMIZERS[optimizer]
+        if optimizer == "sgd" and stack.capability.plain_sgd:
+            source = f"{stack.capability.title} has it without momentum"
+            choice = replace(choice, moments=0, moment_bytes=0.0, source=source)
+        stack = replace(stack, optimizer=choice)
     if grad_dtype:
         size = GRADIENT_BYTES[grad_dtype]
         kept = max(size, stack.gradient_bytes) if grad_dtype == "fp32" else size

@@ -26,7 +26,8 @@ class StateWidths:
     """
 
     weight: float  # as computed with and sent
-    stored: float  # a weight of a layer as it is kept
+    stored: float  # a weight of a layer as it is kept where optimizer state is sharded
+    unsharded: float  # and where it is not: a 16-bit weight beside its fp8 or fp4 copies
     optimizer: float
     end_optimizer: float
     gradient: float  # as accumulated
@@ -44,12 +45,14 @@ def state_widths(stack: Stack, family: str, precision: str) -> StateWidths:
         master = choice.master_bytes(own - ADAM_BYTES, precision)
         layers, ends = master + choice.moment_bytes, master + choice.end_bytes
     host = own if choice is None else max(layers, MASTER_BYTES + 4.0 * choice.moments)
+    low = stack.capability.weight_bytes.get(precision, {}).get(family)
     half = precision == "fp16" and not stack.grad_dtype
     least = stack.fp16_gradient_bytes
     gradient = min(stack.gradient_bytes, least) if half else stack.gradient_bytes
     return StateWidths(
         weight=weight,
-        stored=stack.capability.weight_bytes.get(precision, {}).get(family, weight),
+        stored=weight if low is None else low,
+        unsharded=weight if low is None else weight + low,
         optimizer=layers,
         end_optimizer=ends,
         gradient=gradient,

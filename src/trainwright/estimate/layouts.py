@@ -114,6 +114,7 @@ class _Widths:
 
     weight: Array
     stored: Array
+    unsharded: Array
     optimizer: Array
     end_optimizer: Array
     gradient: Array
@@ -213,9 +214,10 @@ class _Builder:
             return owned.dense / np.where(on, shard, 1.0) + owned.expert / np.where(on, expert_shard, 1.0)
 
         whole = owned.dense + owned.expert
-        more = widths.weight - widths.stored  # at the ends
-        every = widths.stored * whole + more * owned.ends
-        own = widths.stored * share(3) + more * owned.ends / shard
+        stored = np.where(strategies.zero >= 1, widths.stored, widths.unsharded)
+        more = widths.weight - stored  # at the ends
+        every = stored * whole + more * owned.ends
+        own = stored * share(3) + more * owned.ends / shard
         # ZeRO-3 holds its shard and what is gathered, never more than everything.
         weights = np.where(strategies.zero == 3, np.minimum(own + widths.weight * gathered, every), every)
         kept = whole if layout.whole_gradients else share(2)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.plan.strategy import Strategy
@@ -19,9 +19,10 @@ MIXED = {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 def remarks(handover: Handover) -> Iterator[str]:
     """What the launch line must say, because the file does not."""
-    if handover.optimizer == "sgd":
-        yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
-    strategy, words = canonical(handover.strategy), ["accelerate launch --config_file THIS train.py"]
+    strategy, words = (
+        canonical(handover.strategy),
+        [f"{ALLOCATOR} accelerate launch --config_file THIS train.py"],
+    )
     words.append(f"--per_device_train_batch_size {strategy.micro_batch}")
     words.append(f"--gradient_accumulation_steps {handover.microbatches}")
     if handover.optimizer:

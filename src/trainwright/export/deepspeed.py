@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from trainwright.export.canonical import canonical
+from trainwright.export.flags import ALLOCATOR
 from trainwright.export.handover import Handover
 from trainwright.export.megatron import replicas
 
@@ -23,6 +24,9 @@ def remarks(handover: Handover) -> Iterator[str]:
         yield "mics_shard_size needs the model built under deepspeed.zero.MiCS_Init."
     if strategy.recompute == "full":
         yield "The model must checkpoint its layers: transformers' gradient_checkpointing_enable()."
+    if strategy.zero == 3 and not strategy.shard:
+        yield "Build the model under deepspeed.zero.Init, or each process builds all of it on its host first."
+    yield f"Start processes with {ALLOCATOR}."
     if strategy.tp > 1:
         yield "autotp_size needs a model of transformers with a tensor-parallel plan."
 
@@ -41,6 +45,8 @@ def render(handover: Handover, notes: list[str]) -> str:
     }
     if handover.optimizer:
         tree["optimizer"] = _OPTIMIZERS[handover.optimizer]
+        if strategy.zero and handover.optimizer == "sgd":  # which ZeRO takes only on request
+            tree["zero_allow_untested_optimizer"] = True
     if handover.grad_dtype:
         tree["data_types"] = {"grad_accum_dtype": handover.grad_dtype}
         tree["communication_data_type"] = handover.grad_dtype

@@ -13,14 +13,17 @@ from trainwright.plan.strategy import Strategy
 NAME = "MaxText"
 REMAT = {modules: policy for policy, modules in MAXTEXT_POLICIES.items()}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
+GRAD_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+POOL = 0.92  # of a GPU's memory; the rest is for its context and for NCCL, which are outside of the pool
 CP_STRATEGIES = {"ring": "ring", "allgather": "all_gather"}
+_NO_GPUS = ("", "tpu", "trainium", "gaudi", "ascend", "dojo")  # families; "": not known
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
 
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the YAML means something a little different."""
-    if handover.optimizer == "sgd":
-        yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
+    if _on_gpus(handover):  # JAX takes three quarters of a GPU's memory unless it is told otherwise
+        yield f"Start processes with XLA_PYTHON_CLIENT_MEM_FRACTION={POOL}."
     if handover.architecture is None:
         yield "No model was stated: add model_name, or the base_* sizes."
         if handover.strategy.pp > 1:
@@ -32,6 +35,9 @@ def render(handover: Handover, notes: list[str]) -> str:
     strategy = canonical(handover.strategy)
     inside, between = _split(degrees(strategy), handover.processes_per_node)
     tree: dict[str, object] = {"base_config": "base.yml", "run_name": "trainwright"}
+    if _on_gpus(handover):  # base.yml is for TPUs
+        tree |= {"hardware": "gpu", "attention": "cudnn_flash_te"}
+    tree |= {"dataset_type": "synthetic", "steps": 100}  # until data and a recipe are stated here
     tree |= {f"dcn_{axis}_parallelism": between[axis] for axis in _AXES}
     tree |= {f"ici_{axis}_parallelism": inside[axis] for axis in _AXES}
     if strategy.cp > 1:
@@ -45,12 +51,17 @@ def render(handover: Handover, notes: list[str]) -> str:
     if handover.optimizer:
         tree["opt_type"] = handover.optimizer
     if handover.grad_dtype:
-        tree["grad_dtype"] = {"fp32": "float32", "bf16": "bfloat16"}[handover.grad_dtype]
+        tree["grad_dtype"] = GRAD_DTYPES[handover.grad_dtype]
     if handover.seq:
         tree["max_target_length"] = handover.seq
     return comment(notes) + render_yaml(
         tree | (_model(handover.architecture) if handover.architecture else {})
     )
+
+
+def _on_gpus(handover: Handover) -> bool:
+    """Whether the plan is for GPUs, as far as the devices are known."""
+    return handover.device_family not in _NO_GPUS
 
 
 def _remat(strategy: Strategy) -> dict[str, object]:

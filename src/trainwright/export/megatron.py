@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import (
+    ALLOCATOR_NAME,
+    ALLOCATOR_VALUE,
     Flag,
     comment,
     flag,
@@ -37,23 +39,16 @@ def remarks(handover: Handover) -> Iterator[str]:
     """Where the flags mean something a little different."""
     if canonical(handover.strategy).zero in SHARDED and handover.strategy.pp > 1:
         yield "Megatron-FSDP under pipeline stages is young: check that your release has it."
-    yield from _low_weights(handover)
+    yield from _scaling(handover)
     if handover.architecture is None:
         yield "No model was stated: add its flags (see --model)."
 
 
-def _low_weights(handover: Handover) -> Iterator[str]:
-    """What fp8 and fp4 weights depend on."""
+def _scaling(handover: Handover) -> Iterator[str]:
+    """What the scaling of fp8 depends on."""
     strategy = handover.strategy
-    if strategy.precision not in ("fp8", "fp4"):
-        return
     if strategy.precision == "fp8" and not handover.device_family:
         yield "fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices."
-    if not keeps_low_weights(strategy):
-        yield (
-            f"{strategy.precision}: without the distributed optimizer (zero1) 16-bit weights are kept beside "
-            "their quantized copies: expect about 2 bytes per parameter more than predicted."
-        )
 
 
 def render(handover: Handover, notes: list[str]) -> str:
@@ -82,7 +77,7 @@ def render(handover: Handover, notes: list[str]) -> str:
 
 def environment(strategy: Strategy) -> dict[str, str]:
     """Variables of the processes: of the allocator, and of how kernels start."""
-    found = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    found = {ALLOCATOR_NAME: ALLOCATOR_VALUE}
     return found | ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if _one_connection(strategy) else {})
 
 
@@ -233,8 +228,11 @@ def fp8_recipe(handover: Handover) -> str:
 
 
 def keeps_low_weights(strategy: Strategy) -> bool:
-    """Whether weights are kept in fp8 or fp4 alone, which the distributed optimizer gathers."""
-    return strategy.precision in ("fp8", "fp4") and is_distributed(canonical(strategy))
+    """Whether weights are kept in fp8 or fp4 alone, which the distributed optimizer gathers.
+
+    Without it, 16-bit weights are kept beside their quantized copies, and are predicted so.
+    """
+    return strategy.precision in ("fp8", "fp4") and canonical(strategy).zero >= 1
 
 
 def _precision(handover: Handover) -> Iterator[Flag]:

@@ -51,7 +51,7 @@ def _construction(handover: Handover) -> dict[str, object]:
     if strategy.offload == "activations":
         values["cpu_offloading_num_layers"] = megatron.offloaded_layers(handover)
     if strategy.zero in megatron.SHARDED:  # or the whole model is built on each device first
-        values["init_model_with_meta_device"] = True
+        values |= {"init_model_with_meta_device": True, "gradient_accumulation_fusion": False}
     return values
 
 
@@ -103,6 +103,7 @@ def ddp_values(strategy: Strategy) -> dict[str, object]:
         "num_distributed_optimizer_instances": megatron.replicas(strategy) if strategy.zero else 1,
         "use_megatron_fsdp": strategy.zero in megatron.SHARDED,
         "data_parallel_sharding_strategy": megatron.SHARDED.get(strategy.zero, "no_shard"),
+        "fsdp_double_buffer": strategy.zero in megatron.SHARDED,  # two buffers of weights and gradients
     }
 
 
@@ -166,6 +167,7 @@ def _optimizer(handover: Handover) -> list[str]:
         lines += [f"cfg.optimizer.main_grads_dtype = {grads}"]
     if canonical(handover.strategy).zero in megatron.SHARDED:
         lines += [f"cfg.ddp.megatron_fsdp_main_grads_dtype = {grads}"]
+        lines += [f"cfg.ddp.megatron_fsdp_grad_comm_dtype = {grads}"] if handover.grad_dtype else []
     return lines
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.model.architecture import Architecture
@@ -16,10 +16,12 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 def remarks(handover: Handover) -> Iterator[str]:
     """What is left to do."""
-    if handover.optimizer == "sgd":
-        yield "sgd: without momentum there, 4 bytes per parameter less than predicted."
     if handover.strategy.cp > 1:
         yield "context_parallel_size needs a release after 0.4."
+    ordered = (
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 " if handover.strategy.sp else ""
+    )  # tp_linear_async_communication
+    yield f"{ALLOCATOR} {ordered}torchrun … run_train.py --config-file THIS"
     if handover.architecture is None or handover.seq is None:
         yield "No model was stated: fill in model.model_config and tokens.sequence_length."
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.export.stage_layers import chunk_modules
 from trainwright.plan.recompute_policies import SELECTIVE_AC
@@ -12,6 +12,7 @@ from trainwright.plan.strategy import Strategy
 NAME = "torchtitan"
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 RESHARD = {2: "never", 3: "always"}
+BF16_MOMENTS = "fused_opt_states_bf16"
 # Models of the catalog that torchtitan has: its module, the function of its configuration, its flavor.
 MODELS = {
     "llama3-8b": ("llama3", "llama3_8b", "8B"),
@@ -27,8 +28,6 @@ MODELS = {
     "gpt-oss-20b": ("gpt_oss", "gpt_oss_20b", "20b"),
     "gpt-oss-120b": ("gpt_oss", "gpt_oss_120b", "120b"),
 }
-_RATE = {"lr": 3e-4}  # yours to change
-_MATRICES = r'r"layers\.\d+\.(?!.*norm).*weight"'
 _DEBUG = ("llama3", "llama3_debugmodel", "debugmodel")
 
 
@@ -37,8 +36,6 @@ def remarks(handover: Handover) -> Iterator[str]:
     strategy = canonical(handover.strategy)
     if strategy.zero == 2:
         yield "zero2: weights are sharded between steps, and whole from the forward to the backward."
-    if handover.optimizer == "muon":
-        yield "DistMuon: add the arguments that your release asks for (optimizer_factory_kwargs_by_name)."
     if handover.architecture is None:
         yield "No model was stated: put the function of yours in the place of llama3_debugmodel."
 
@@ -112,22 +109,13 @@ def _checkpoint(strategy: Strategy) -> str:
 
 
 def _optimizer(name: str) -> list[str]:
-    """The optimizer that is stated; Muon updates matrices of layers, AdamW the rest."""
-    if name != "muon":
-        implementation = {"adamw": "fused", "adamw-bf16": "fused_opt_states_bf16"}
-        return [f"    config.optimizer.implementation = {implementation[name]!r}"] if name else []
-    groups = ((_MATRICES, "DistMuon"), ('".*"', "AdamW"))
-    lines = [
-        f"        ParamGroupConfig(pattern={pattern}, optimizer_name={each!r}, optimizer_kwargs={_RATE}),"
-        for pattern, each in groups
-    ]
-    return ["    config.optimizer.param_groups = [", *lines, "    ]"]
+    """The optimizer that is stated: AdamW with moments in fp32 or in bf16."""
+    implementation = {"adamw": "fused", "adamw-bf16": BF16_MOMENTS}
+    return [f"    config.optimizer.implementation = {implementation[name]!r}"] if name else []
 
 
 def _imports(handover: Handover, module: str) -> str:
     strategy, lines = handover.strategy, []
-    if handover.optimizer == "muon":
-        lines.append("from torchtitan.components.optimizer.optimizer import ParamGroupConfig")
     if strategy.precision == "fp8":
         lines.append("from torchtitan.components.quantization import Float8LinearConverter")
     if strategy.recompute != "none":
@@ -140,7 +128,8 @@ def _imports(handover: Handover, module: str) -> str:
 
 def _launch(handover: Handover) -> str:
     return (
-        f"torchrun --nnodes={handover.nodes} --nproc-per-node={handover.processes_per_node} "
+        f"{ALLOCATOR} \\\n"
+        f"#     torchrun --nnodes={handover.nodes} --nproc-per-node={handover.processes_per_node} "
         "--rdzv-backend=c10d --rdzv-endpoint=HOST:29500 \\\n"
         "#       -m torchtitan.train --module MODULE --config trainwright_plan"
     )

@@ -1,10 +1,10 @@
 """A plan as the TOML that torchtitan read before release 0.3."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trainwright.export import torchtitan
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.plan.recompute_policies import SELECTIVE_AC
 
@@ -20,7 +20,10 @@ MODELS = {
 }  # fmt: skip
 
 
-remarks = torchtitan.remarks
+def remarks(handover: Handover) -> Iterator[str]:
+    """Where the configuration means something a little different, and how it is started."""
+    yield from torchtitan.remarks(handover)
+    yield f"{ALLOCATOR} torchrun … -m torchtitan.train --job.config_file THIS"
 
 
 def render(handover: Handover, notes: list[str]) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from trainwright.cost.operators import ROW_STATE_BYTES
 from trainwright.cost.state import StateWidths, host_update_bytes_per_s, state_widths
 from trainwright.cost.state import update_s as update_seconds
+from trainwright.plan.plan import Shard
 from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, Groups
 from trainwright.program.layout import Mesh, build_layout
@@ -263,7 +264,8 @@ def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
             "gradients": 0.0,
             "optimizer": ROW_STATE_BYTES * bundle.rows,
         }
-    stored = width.stored if _is_layer(builder, bundle) else width.weight
+    in_layers = width.stored if _shards_optimizer(builder) else width.unsharded
+    stored = in_layers if _is_layer(builder, bundle) else width.weight
     weights = stored * bundle.elements / len(bundle.sharded("weights"))
     if not bundle.trained:
         return {"weights": weights, "gradients": 0.0, "optimizer": 0.0}
@@ -273,6 +275,11 @@ def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
         "gradients": width.gradient * bundle.elements / len(bundle.sharded("gradients")),
         "optimizer": optimizer * bundle.elements / len(bundle.sharded("optimizer")),
     }
+
+
+def _shards_optimizer(builder: Builder) -> bool:
+    """Whether a plan shards optimizer state, in groups of any size."""
+    return any(isinstance(each, Shard) and each.what == "optimizer" for each in builder.plan.transforms)
 
 
 def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:

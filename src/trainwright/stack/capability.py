@@ -87,6 +87,7 @@ class Capability:
     sharded_optimizers: tuple[str, ...] = ()  # of these, that need ZeRO-1 or above
     fsdp_optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # that go with ZeRO-2 and 3
     offload_optimizers: tuple[str, ...] = tuple(OPTIMIZERS)  # that update on the host
+    plain_sgd: bool = False  # its sgd has no momentum
     grad_dtypes: tuple[str, ...] = tuple(GRADIENT_BYTES)  # of 16-bit training, accumulated and reduced
     weight_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: _NO_BYTES)
     overlaps: tuple[bool, ...] = (True, False)

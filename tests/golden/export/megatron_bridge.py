@@ -29,6 +29,7 @@ def apply_plan(cfg):
     cfg.ddp.num_distributed_optimizer_instances = 1
     cfg.ddp.use_megatron_fsdp = False
     cfg.ddp.data_parallel_sharding_strategy = 'no_shard'
+    cfg.ddp.fsdp_double_buffer = False
     cfg.optimizer.use_distributed_optimizer = True
     cfg.optimizer.optimizer_cpu_offload = False
     cfg.dist.use_tp_pp_dp_mapping = False

@@ -1,7 +1,8 @@
 # dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16, a global batch of 128, 256 devices
 # zero2: weights are sharded between steps, and whole from the forward to the backward.
 # Save it as a module that Python finds, say MODULE.py, and on each node:
-#   torchrun --nnodes=32 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 \
+#   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+#     torchrun --nnodes=32 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 \
 #       -m torchtitan.train --module MODULE --config trainwright_plan
 
 from torchtitan.distributed.activation_checkpoint import FullAC

@@ -59,7 +59,7 @@ def test_without_the_options_nothing_is_written_of_them() -> None:
 
 
 def test_an_optimizer_that_the_stack_lacks_is_one_line() -> None:
-    with pytest.raises(BadInput, match=r"torchtitan 0\.3 has adamw, adamw-bf16, muon; use one of these"):
+    with pytest.raises(BadInput, match=r"torchtitan 0\.3 has adamw, adamw-bf16; use one of these"):
         trainwright.plan("llama3-8b", "h100:8", stack="torchtitan", optimizer="lion")
     with pytest.raises(BadInput, match="has fp32; use it"):
         trainwright.plan("llama3-8b", "h100:8", stack="torchtitan", grad_dtype="bf16")
@@ -87,7 +87,7 @@ def test_the_fp8_recipe_is_that_of_the_devices(cluster: str, written: list[str])
 def test_weights_are_fp8_alone_only_with_the_distributed_optimizer() -> None:
     text = trainwright.export("dp8 mb1 zero0 fp8", "megatron", cluster="h100:8", batch=8)
     assert "--fp8-param-gather" not in text
-    assert "2 bytes per parameter more than predicted" in text
+    assert "than predicted" not in text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,6 @@ def test_weights_are_fp8_alone_only_with_the_distributed_optimizer() -> None:
         ("megatron-bridge", "muon", "bf16", "cfg.optimizer.optimizer = 'muon'"),
         ("megatron-bridge", "", "bf16", "cfg.mixed_precision.grad_reduce_in_fp32 = False"),
         ("torchtitan", "adamw-bf16", "", "config.optimizer.implementation = 'fused_opt_states_bf16'"),
-        ("torchtitan", "muon", "", "optimizer_name='DistMuon'"),
         ("deepspeed", "lion", "", '"type": "Lion"'),
         ("deepspeed", "", "bf16", '"grad_accum_dtype": "bf16"'),
         ("nanotron", "sgd", "", 'name: "sgd"'),

@@ -23,10 +23,17 @@ def test_what_is_exported_is_read_back(optimizer: str, grad_dtype: str) -> None:
     assert not any("Not considered" in note for note in found.notes)
 
 
-def test_low_weights_without_their_gather_are_remarked() -> None:
+@pytest.mark.parametrize(
+    ("zero", "gathered", "said"), [(0, False, False), (1, True, False), (1, False, True)]
+)
+def test_low_weights_without_their_gather_are_remarked(zero: int, gathered: bool, said: bool) -> None:
+    """Without sharded state they are predicted so; with it the export always gathers them in fp8."""
     handover = Handover(
-        strategy=parse_strategy("dp8 mb1 zero0 fp8"), global_batch=8, seq=2048, model="llama3-8b",
+        strategy=parse_strategy(f"dp8 mb1 zero{zero} fp8"), global_batch=8, seq=2048, model="llama3-8b",
         architecture=load_model("llama3-8b"),
     )  # fmt: skip
-    found = read_text(export_text(handover, "megatron"), "a script", stated=StatedSettings(devices=8))
-    assert any("2 bytes per parameter more" in note for note in found.notes)
+    text = export_text(handover, "megatron")
+    assert ("--fp8-param-gather" in text) == (zero == 1)
+    text = text if gathered else text.replace("--fp8-param-gather", "")
+    found = read_text(text, "a script", stated=StatedSettings(devices=8))
+    assert any("2 bytes per parameter more" in note for note in found.notes) == said

@@ -19,12 +19,12 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding
 PLANS = {
     "megatron.sh": (
         "megatron", "mixtral-8x7b",
-        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 selective bf16",
+        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 recompute=mlp_norm+moe_act bf16",
     ),
     "megatron_fsdp.sh": ("megatron", "llama3-8b", "dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8"),
     "megatron_bridge.py": ("megatron-bridge", "llama3-8b", "dp8 tp4 sp pp2 mb2 zero1 full bf16"),
     "torchtitan.py": ("torchtitan", "llama3-70b", "dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16"),
-    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
+    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 recompute=dots bf16"),
     "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
     "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 gpipe full bf16"),
     "nanotron_release.yaml": ("nanotron-0.4", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 1f1b bf16"),
@@ -88,7 +88,7 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
         ("torchtitan", "dp8 zero1", "zero 1: torchtitan 0.3 has stages 0, 2, 3"),
         ("torchtitan", "dp2 cp2 zero3", "cp_kind ring: torchtitan 0.3 has allgather"),
         ("deepspeed", "dp2 pp2", "pp 2: deepspeed 0.19 has no setting for it"),
-        ("deepspeed", "dp2 selective", "recompute selective: deepspeed 0.19 has none, full"),
+        ("deepspeed", "dp2 selective", "recompute norm+rope+act+moe_act: deepspeed 0.19 has none, full"),
         ("nanotron", "dp4 zero3", "zero 3: nanotron 0.5 has stages 0, 1"),
         ("accelerate", "dp2 pp2", "pp 2: accelerate 1.10 has no setting for it"),
         ("maxtext", "dp2 pp2", "schedule 1f1b: maxtext 0.2.4 has gpipe, interleaved"),

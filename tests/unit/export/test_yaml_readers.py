@@ -64,7 +64,7 @@ def test_another_model_of_nanotron_is_accepted_where_the_model_is_stated() -> No
 
 def test_maxtext_states_axes_and_one_of_them_takes_the_rest() -> None:
     found = read(MAXTEXT, devices=8)
-    assert str(found.strategy) == "dp8 mb2 zero3 selective bf16"
+    assert str(found.strategy) == "dp8 mb2 zero3 recompute=norm+rope+context+act+moe_act bf16"
     assert (found.global_batch, found.seq, found.stack) == (16, 512, "maxtext")
     assert found.architecture is not None
     assert found.architecture.heads == 4
@@ -93,8 +93,11 @@ def test_each_setting_of_maxtext_is_read(more: str, words: str) -> None:
 def test_what_of_maxtext_is_not_predicted_is_named() -> None:
     found = read(MAXTEXT + "weight_dtype: bfloat16\ngrad_dtype: float32\nlog_period: 5\n")
     assert found.notes == ("Not considered, and it matters: weight_dtype.",)
-    found = read(MAXTEXT.replace("remat_policy: minimal", "remat_policy: save_qkv_proj"))
-    assert found.notes == ("Not considered, and it matters: remat_policy save_qkv_proj, predicted as full.",)
+    found = read(MAXTEXT.replace("remat_policy: minimal", "remat_policy: qkv_proj_offloaded"))
+    rest = "remat_policy qkv_proj_offloaded, predicted as full."
+    assert found.notes == (f"Not considered, and it matters: {rest}",)
+    found = read(MAXTEXT.replace("remat_policy: minimal", "remat_policy: minimal_flash"))
+    assert (found.strategy.recompute, found.notes) == ("norm+rope+act+moe_act", ())
 
 
 @pytest.mark.parametrize(

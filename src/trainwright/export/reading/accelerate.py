@@ -9,7 +9,7 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.export.accelerate import MIXED, ROTATE
 from trainwright.export.canonical import canonical
 from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
-from trainwright.export.reading.known_settings import load_known
+from trainwright.export.reading.known_settings import load_known, named_optimizer, optimizer_note
 from trainwright.export.reading.yaml_text import check_names, flatten, matter_notes
 from trainwright.model.config_fields import Config
 from trainwright.plan.strategy import Strategy
@@ -55,10 +55,15 @@ def read_accelerate(tree: Mapping[str, Any], text: str, source: str, stated: Sta
         shard=sharding.shards * sharding.cp if zero else 0, micro_batch=micro, recompute=sharding.recompute,
         offload=sharding.offload, precision=stated.precision or _precision(config),
     )  # fmt: skip
+    stack, optim = "deepspeed" if kind == "DEEPSPEED" else "accelerate", _launched(text, "optim")
     return Configured(
         strategy=canonical(strategy), global_batch=stated.global_batch or dp * micro * rounds,
-        stack="deepspeed" if kind == "DEEPSPEED" else "accelerate",
-        notes=(*matter_notes(known, values), *notes, *_notes(config, kind, devices)),
+        stack=stack,
+        optimizer=named_optimizer(optim, stack),
+        notes=(
+            *matter_notes(known, values), *notes, *optimizer_note(optim, stack),
+            *_notes(config, kind, devices),
+        ),
     )  # fmt: skip
 
 
@@ -124,24 +129,24 @@ def _deepspeed(config: Config, devices: int) -> _Sharding:
 
 def _batch(text: str, source: str, stated: StatedSettings, rounds: int) -> tuple[int, int, tuple[str, ...]]:
     """Micro batch and accumulation steps: as the user states, or on the launch line in a comment."""
-    micro = stated.micro_batch or _launched(text, "per_device_train_batch_size")
+    micro = stated.micro_batch or int(_launched(text, "per_device_train_batch_size", r"\d{1,9}") or 0)
     if not micro:
         rule = "is the training script's, and not in the text"
         raise BadInput(f"{source}: micro batch", "", rule, "state --micro-batch N (and --batch N)")
-    steps = rounds or _launched(text, "gradient_accumulation_steps")
+    steps = rounds or int(_launched(text, "gradient_accumulation_steps", r"\d{1,9}") or 0)
     if stated.micro_batch or stated.global_batch:
         return micro, steps or 1, ()
     note = () if steps else ("Accumulation steps are the training script's: 1 is assumed (see --batch).",)
     return micro, steps or 1, note
 
 
-def _launched(text: str, name: str) -> int:
-    """The whole number after an argument of the launch line that a comment shows, 0 without one."""
+def _launched(text: str, name: str, form: str = r"[\w.]+") -> str:
+    """What follows an argument of the launch line that a comment shows; nothing without one."""
     for line in text.splitlines():
-        found = re.search(rf"--{name}[ =](\d{{1,9}})\b", line) if line.lstrip().startswith("#") else None
+        found = re.search(rf"--{name}[ =]({form})\b", line) if line.lstrip().startswith("#") else None
         if found:
-            return int(found[1])
-    return 0
+            return found[1]
+    return ""
 
 
 def _precision(config: Config) -> str:

@@ -25,6 +25,9 @@ _REFUSED = {
     "parallelism": ("splits the job in a way that is not read", "describe the plan as a strategy"),
     "job": ("belongs to another job than GPT pretraining", "name a configuration of pretraining"),
 }
+_DTYPES = {
+    "torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8",
+}  # fmt: skip
 _FP8 = {"tensorwise": "fp8", "mxfp8": "fp8"}  # recipes of one precision
 
 
@@ -46,7 +49,8 @@ def read_bridge(text: str, source: str, stated: StatedSettings) -> Configured:
     precision, notes = _precision(found, source)
     if stated.precision is None:
         stated_model = replace(stated_model, precision=precision)
-    read = plan_of_flags(_flags(values, found, source), stated_model)
+    stored = values | _low_weights(values, precision)
+    read = plan_of_flags(_flags(stored, found, source), stated_model)
     return replace(
         read, stack="nemo", model=None if stated.architecture else model, architecture=None,
         notes=(*_not_considered(values, kinds), *notes, *_call_notes(found), *read.notes),
@@ -59,6 +63,14 @@ def class_of(name: str) -> str:
     if kind != "unknown":
         return kind
     return load_known("megatron").class_of(name.partition(".")[2].replace("_", "-"))
+
+
+def _low_weights(values: Mapping[str, object], precision: str) -> dict[str, object]:
+    """Whether weights are kept in fp8 or fp4: the recipe's own unless it is stated."""
+    name = f"mixed_precision.{precision}_param_gather"
+    if precision not in ("fp8", "fp4") or name in values:
+        return {}
+    return {name: True}
 
 
 def _is_off(value: object) -> bool:
@@ -108,6 +120,7 @@ def _flags(values: Mapping[str, object], found: BridgeValues, source: str) -> Fl
         section, _, field = name.partition(".")
         flag = renamed.get(name, field.replace("_", "-") if section in _READ_SECTIONS else "")
         if flag:
+            value = _DTYPES.get(str(value), value)
             words[flag] = () if value is True else tuple(value) if isinstance(value, list) else (value,)
     return Flags(
         values={name: tuple(value_of(str(each)) for each in given) for name, given in words.items()},
@@ -124,6 +137,9 @@ def _settled(values: Mapping[str, object], source: str) -> dict[str, object]:
         found["model.pipeline_model_parallel_layout"] = "|".join(chunks)
     if layout:
         found.pop("model.virtual_pipeline_model_parallel_size", None)
+    if found.get("mixed_precision.grad_reduce_in_fp32") is not None:  # which has the last word
+        wide = found.pop("mixed_precision.grad_reduce_in_fp32") is True
+        found["ddp.grad_reduce_in_bf16"], found["ddp.accumulate_allreduce_grads_in_fp32"] = not wide, wide
     if found.get("model.cpu_offloading") is not True:
         found.pop("model.cpu_offloading_num_layers", None)
     if found.get("comm_overlap.overlap_grad_reduce") is not None:  # which has the last word

@@ -93,8 +93,9 @@ class _BridgeReader:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
                 for target, value in zip(targets, values, strict=False):
                     self._set(target, value)
-            case ast.Assign(targets=[target], value=value):
-                self._set(target, value)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._set(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._set(target, value)
             case ast.If(
@@ -131,7 +132,9 @@ class _BridgeReader:
             names = [self.config, self.sections[names[0]], names[1]]
         if not names or names[0] != self.config:
             return
-        if len(names) == 2:
+        if names[1:] == ["mixed_precision"] and isinstance(value, ast.Call) and len(value.args) == 1:
+            self.values["mixed_precision"] = _value(value.args[0])  # get_mixed_precision_config
+        elif len(names) == 2:
             self.values.update(self._section(names[1], value))
         else:
             self.values[".".join(names[1:])] = _value(value)

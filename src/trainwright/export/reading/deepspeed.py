@@ -7,9 +7,15 @@ from typing import Any
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
 from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
-from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
+from trainwright.export.reading.known_settings import (
+    load_known,
+    named_optimizer,
+    not_considered,
+    optimizer_note,
+)
 from trainwright.model.config_fields import Config
 from trainwright.plan.strategy import Strategy
+from trainwright.stack.optimizer import GRADIENT_BYTES
 
 _OFF = (None, False, 0, 0.0, "none", "", "auto")
 _REFUSED = {
@@ -46,7 +52,8 @@ def read_deepspeed(text: str, source: str, stated: StatedSettings) -> Configured
     known = load_known("deepspeed")
     return Configured(
         strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="deepspeed",
-        notes=(*not_considered(known, on), *optimizer_note(_optimizer(config))),
+        optimizer=named_optimizer(_optimizer(config), "deepspeed"), grad_dtype=_grad_dtype(config),
+        notes=(*not_considered(known, on), *optimizer_note(_optimizer(config), "deepspeed"), *_notes(config)),
     )  # fmt: skip
 
 
@@ -194,3 +201,20 @@ def _recompute(config: Config) -> str:
 
 def _optimizer(config: Config) -> str:
     return _section(config, "optimizer").word("type", "")
+
+
+def _grad_dtype(config: Config) -> str:
+    """The dtype in which gradients accumulate, if it is stated."""
+    name = _section(config, "data_types").values.get("grad_accum_dtype")
+    return str(name) if name in GRADIENT_BYTES else ""
+
+
+def _notes(config: Config) -> Iterator[str]:
+    """What to say of dtypes and of momentum that are predicted otherwise."""
+    sent, kept = config.values.get("communication_data_type"), _grad_dtype(config)
+    if sent is not None and sent != kept:
+        yield f"Not considered, and it matters: communication_data_type {sent}."
+    params = _section(config, "optimizer").values.get("params")
+    momentum = params.get("momentum") if isinstance(params, Mapping) else None
+    if _optimizer(config).lower() == "sgd" and not momentum:
+        yield "Not considered, and it matters: SGD without momentum, 4 bytes per parameter less."

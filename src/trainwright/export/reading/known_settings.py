@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from trainwright.stack.load import capability_of
+
 _TABLES = Path(__file__).parents[2] / "catalog" / "settings"
 
 
@@ -73,11 +75,20 @@ def not_considered(known: KnownSettings, names: Iterable[str], dashes: str = "")
         yield f"Not known, and not considered: {', '.join(unknown)}."
 
 
-def optimizer_note(name: str) -> Iterator[str]:
-    """What to say of an optimizer that is not Adam, as which it is predicted."""
-    table = load_table("optimizers")
-    key = "".join(each for each in name.lower() if each.isalnum())
-    if not key or key in table["adam"]:
+def named_optimizer(name: str, stack: str) -> str:
+    """Our name of an optimizer that a stack has; nothing for Adam, and for one that is predicted as Adam."""
+    ours = str(load_table("optimizers")["ours"].get(_plain(name), ""))
+    return ours if ours in capability_of(stack).optimizers else ""
+
+
+def optimizer_note(name: str, stack: str = "") -> Iterator[str]:
+    """What to say of an optimizer that is predicted as Adam, and is not Adam."""
+    table, key = load_table("optimizers"), _plain(name)
+    if not key or key in table["adam"] or (stack and named_optimizer(name, stack)):
         return
     what = table["others"].get(key, "is not known")
     yield f"Not considered, and it matters: optimizer {name}, which {what}; it is predicted as Adam."
+
+
+def _plain(name: str) -> str:
+    return "".join(each for each in name.lower() if each.isalnum())

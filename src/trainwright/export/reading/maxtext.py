@@ -6,9 +6,14 @@ from typing import Any
 
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.export.canonical import canonical
-from trainwright.export.maxtext import CP_STRATEGIES, REMAT
+from trainwright.export.maxtext import CP_STRATEGIES, GRAD_DTYPES, REMAT
 from trainwright.export.reading.configured import Configured, StatedSettings
-from trainwright.export.reading.known_settings import load_known, load_table, optimizer_note
+from trainwright.export.reading.known_settings import (
+    load_known,
+    load_table,
+    named_optimizer,
+    optimizer_note,
+)
 from trainwright.export.reading.yaml_text import check_names, flatten, matter_notes
 from trainwright.model.architecture import Architecture
 from trainwright.model.config_fields import Config
@@ -49,8 +54,11 @@ def read_maxtext(tree: Mapping[str, Any], text: str, source: str, stated: Stated
         strategy=canonical(strategy), global_batch=stated.global_batch or batch * rounds, stack="maxtext",
         seq=config.whole("max_target_length", _SEQ), model=None if stated.architecture else model,
         architecture=None if stated.architecture else found,
+        optimizer=named_optimizer(config.word("opt_type", "adamw"), "maxtext"),
+        grad_dtype=_grad_dtype(config),
         notes=(
-            *matter_notes(known, values), *notes, *more, *optimizer_note(config.word("opt_type", "adamw")),
+            *matter_notes(known, values), *notes, *more,
+            *optimizer_note(config.word("opt_type", "adamw"), "maxtext"),
             *_partial_notes(config, layers),
         ),
     )  # fmt: skip
@@ -142,6 +150,7 @@ def _recompute(config: Config) -> tuple[str, tuple[str, ...]]:
     if name == "custom" and config.word("decoder_layer_input", "device") == "offload":
         return "full", ()
     exact = {theirs: ours for ours, theirs in REMAT.items()}
+    exact["minimal_flash"] = MAXTEXT_POLICIES["minimal_with_context"]  # its older name
     if name in exact:
         return exact[name], ()
     near = load_table("maxtext")["policies"]
@@ -164,6 +173,14 @@ def _precision(config: Config, stated: StatedSettings) -> tuple[str, tuple[str, 
     if dtype not in types:
         raise UnknownName(f"{config.source}: dtype", dtype, types)
     return types[dtype], ()
+
+
+def _grad_dtype(config: Config) -> str:
+    """The dtype of gradients where it is not MaxText's own, fp32."""
+    name, known = config.word("grad_dtype", "float32"), {theirs: ours for ours, theirs in GRAD_DTYPES.items()}
+    if name not in known:
+        raise UnknownName(f"{config.source}: grad_dtype", name, known)
+    return "" if known[name] == "fp32" else known[name]
 
 
 def _is_gated(config: Config) -> bool:

@@ -257,7 +257,7 @@ def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
     """What to say of values that are read and are predicted as others."""
     if not read_optimizer(flags):
         yield from optimizer_note(flags.word("optimizer", "adam"))
-    yield from optimizer_remarks(flags)
+    yield from optimizer_remarks(flags, strategy)
     odd = [
         f"--{name} {flags.word(name, '')}"
         for name, usual in _USUAL_VALUES.items()

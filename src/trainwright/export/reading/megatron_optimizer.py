@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from trainwright.export.reading.launch_flags import Flags
+from trainwright.plan.strategy import Strategy
 
 _NAMES = {"sgd": "sgd", "lion": "lion", "muon": "muon", "dist_muon": "muon"}
 _MOMENTS = {
@@ -30,12 +31,15 @@ def read_grad_dtype(flags: Flags) -> str:
     return "fp32" if flags.has("accumulate-allreduce-grads-in-fp32") and flags.has("fp16") else ""
 
 
-def optimizer_remarks(flags: Flags) -> Iterator[str]:
-    """What of the optimizer's dtypes is predicted as something else."""
+def optimizer_remarks(flags: Flags, strategy: Strategy) -> Iterator[str]:
+    """What of the optimizer's dtypes is predicted as something else.
+
+    Without sharded state 16-bit weights are predicted beside their quantized copies; with it they are not.
+    """
     moments = [flags.word(each, "fp32") for each in ("exp-avg-dtype", "exp-avg-sq-dtype")]
     if moments[0] != moments[1]:
         yield f"Moments in {' and '.join(moments)} are predicted as both in the wider one."
-    is_low = any(flags.has(each) for each in ("fp8-format", "fp8-hybrid", "fp8-e4m3", "fp4-format"))
+    is_low = strategy.precision in ("fp8", "fp4") and strategy.zero >= 1
     if is_low and not (flags.has("fp8-param-gather") or flags.has("fp4-param-gather")):
         yield (
             "Not considered, and it matters: without --fp8-param-gather or --fp4-param-gather 16-bit weights "

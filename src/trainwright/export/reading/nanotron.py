@@ -7,7 +7,7 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.nanotron import DTYPES, ENGINES
 from trainwright.export.reading.configured import Configured, StatedSettings
-from trainwright.export.reading.known_settings import load_known, optimizer_note
+from trainwright.export.reading.known_settings import load_known, named_optimizer, optimizer_note
 from trainwright.export.reading.yaml_text import check_names, flatten, matter_notes
 from trainwright.model.architecture import Architecture
 from trainwright.model.config_fields import Config
@@ -37,7 +37,9 @@ def read_nanotron(tree: Mapping[str, Any], text: str, source: str, stated: State
         strategy=canonical(strategy), global_batch=strategy.dp * strategy.micro_batch * rounds,
         stack="nanotron", seq=seq or None,
         architecture=None if stated.architecture else _model(model, seq, source),
-        notes=(*matter_notes(known, values), *_notes(optimizer)),
+        optimizer=named_optimizer(_optimizer(optimizer), "nanotron"),
+        grad_dtype=_grad_dtype(optimizer, strategy.precision),
+        notes=(*matter_notes(known, values), *_notes(optimizer, strategy.precision)),
     )  # fmt: skip
 
 
@@ -68,11 +70,20 @@ def _precision(model: Config) -> str:
     return known[name]
 
 
-def _notes(optimizer: Config) -> Iterator[str]:
+def _optimizer(optimizer: Config) -> str:
     factory = optimizer.values.get("optimizer_factory")
-    if isinstance(factory, Mapping):
-        yield from optimizer_note(str(factory.get("name", "")))
-    if optimizer.values.get("accumulate_grad_in_fp32") is False:
+    return str(factory.get("name", "")) if isinstance(factory, Mapping) else ""
+
+
+def _grad_dtype(optimizer: Config, precision: str) -> str:
+    """The dtype of gradients where it is not fp32: that of bf16 weights."""
+    narrow = optimizer.values.get("accumulate_grad_in_fp32") is False
+    return "bf16" if narrow and precision == "bf16" else ""
+
+
+def _notes(optimizer: Config, precision: str) -> Iterator[str]:
+    yield from optimizer_note(_optimizer(optimizer), "nanotron")
+    if optimizer.values.get("accumulate_grad_in_fp32") is False and precision == "fp16":
         yield "Not considered, and it matters: optimizer.accumulate_grad_in_fp32 false."
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
-from trainwright.export.reading.known_settings import optimizer_note
+from trainwright.export.reading.known_settings import named_optimizer, optimizer_note
 from trainwright.export.reading.megatron_stages import layer_notes
 from trainwright.export.reading.torchtitan_batch import TitanBatch, read_batch
 from trainwright.export.reading.torchtitan_settings import TitanSettings, read_settings
-from trainwright.export.torchtitan import MODELS, SCHEDULES
+from trainwright.export.torchtitan import BF16_MOMENTS, MODELS, SCHEDULES
 from trainwright.export.torchtitan_toml import MODELS as TOML_MODELS
 from trainwright.export.torchtitan_toml import ROTATE
 from trainwright.model.config_fields import Config
@@ -36,8 +36,10 @@ def read_torchtitan(text: str, source: str, stated: StatedSettings) -> Configure
     return Configured(
         strategy=strategy, global_batch=total, model=model, seq=batch.seq,
         stack="torchtitan@0.2.2" if settings.form == "toml" else "torchtitan",
+        optimizer=_optimizer(settings),
         notes=(
-            *settings.notes, *_precision_notes(settings), *optimizer_note(_optimizer(settings)),
+            *settings.notes, *_precision_notes(settings),
+            *optimizer_note(_optimizer_name(settings), "torchtitan"),
             *batch.notes, *_rounds(batch, strategy, total), *_base_notes(settings, pp),
             *_listed_notes(parallel, strategy),
         ),
@@ -207,8 +209,15 @@ def _precision_notes(settings: TitanSettings) -> Iterator[str]:
         yield f"Not considered, and it matters: model.converters {', '.join(odd)}."
 
 
-def _optimizer(settings: TitanSettings) -> str:
+def _optimizer_name(settings: TitanSettings) -> str:
     return str(settings.section("optimizer").get("name", ""))
+
+
+def _optimizer(settings: TitanSettings) -> str:
+    """The optimizer by our name, nothing for AdamW with moments in fp32."""
+    if settings.section("optimizer").get("implementation") == BF16_MOMENTS:
+        return "adamw-bf16"
+    return named_optimizer(_optimizer_name(settings), "torchtitan")
 
 
 def _base_notes(settings: TitanSettings, pp: int) -> Iterator[str]:
