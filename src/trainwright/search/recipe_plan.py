@@ -7,19 +7,23 @@ software and optimizer are the question's. Where the recipe's micro batch does n
 largest divisor that does is taken.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.estimate.types import Job
-from trainwright.model.build import build_graph
+from trainwright.model.architecture import Architecture
 from trainwright.model.graph import Graph
 from trainwright.model.load import load_entry
 from trainwright.plan.strategy import CHOICES, PRECISIONS, Strategy, stack_strategies
 from trainwright.search.find import Question, fit_micro_batch, runs
 from trainwright.search.nearest_recipe import RecipeCase, is_close, ranked_recipes
-from trainwright.search.published_recipe import PublishedRecipe
+from trainwright.search.published_recipe import PublishedRecipe, load_recipes
 from trainwright.search.recipe_strategy import UnexpressedSetting, strategy_of
 from trainwright.search.space import KNOBS, layer_count
+
+_SIZES = ("hidden", "heads", "kv_heads", "ffn", "experts", "top_k", "expert_ffn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +96,29 @@ def _is_allowed(question: Question, strategy: Strategy) -> bool:
 
 
 def _catalog_model(graph: Graph) -> str:
-    """The catalog's name of a model; empty if it has none of that name and these sizes."""
+    """The catalog's model with recipes that has a graph's sizes, the one of its name first; empty if none.
+
+    Vocabularies may differ: software pads them.
+    """
     try:
-        known = build_graph(load_entry(graph.name).architecture)
+        known = load_entry(graph.name).architecture
+        if _shape(known) == _graph_shape(graph):
+            return known.name
     except UnknownName:
-        return ""
-    is_same = known.sizes == graph.sizes and layer_count(known) == layer_count(graph)
-    return known.name if is_same else ""
+        pass
+    return _models_by_shape().get(_graph_shape(graph), "")
+
+
+@cache
+def _models_by_shape() -> Mapping[tuple[int, ...], str]:
+    """The models that have recipes."""
+    names = sorted({each.model for each in load_recipes()}, reverse=True)
+    return {_shape(load_entry(name).architecture): name for name in names}
+
+
+def _shape(model: Architecture) -> tuple[int, ...]:
+    return (model.layers, *(getattr(model, name) for name in _SIZES))
+
+
+def _graph_shape(graph: Graph) -> tuple[int, ...]:
+    return (layer_count(graph), *(graph.sizes.get(name, 0) for name in _SIZES))
