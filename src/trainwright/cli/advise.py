@@ -67,9 +67,9 @@ def run(options: argparse.Namespace) -> int:
     found = advised(options)
     save_advised(options, found)
     if options.json == "-":
-        print(render_json(_tree(found.notes, found.configured, found.advice)), end="")
+        print(render_json(_tree(found)), end="")
     else:
-        _show(*found)
+        _show(found)
     return 0
 
 
@@ -83,7 +83,8 @@ def advised(options: argparse.Namespace) -> Advised:
     configured = replace(configured, global_batch=int(job.global_batch))
     refused = legality_notes(configured, subject, job)
     notes = (subject.title, *_notes(options, configured, subject), *refused, *subject.basis)
-    return Advised(notes, configured, subject, advise(job, configured.strategy))
+    advice = advise(job, configured.strategy, spread=subject.memory_spread)
+    return Advised(notes, configured, subject, advice)
 
 
 def save_advised(options: argparse.Namespace, found: Advised) -> None:
@@ -92,8 +93,7 @@ def save_advised(options: argparse.Namespace, found: Advised) -> None:
     from trainwright.report.files import render_json
 
     if options.json and options.json != "-":
-        text = render_json(_tree(found.notes, found.configured, found.advice))
-        save_text(Path(options.json), text)
+        save_text(Path(options.json), render_json(_tree(found)))
 
 
 def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:
@@ -106,21 +106,26 @@ def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subj
     )
 
 
-def _tree(notes: tuple[str, ...], configured: "Configured", advice: "Advice") -> Mapping[str, object]:
+def _tree(found: Advised) -> Mapping[str, object]:
+    configured, advice = found.configured, found.advice
+
     def change(each: "Change") -> dict[str, object]:
         return {"idea": each.idea, "gain": each.gain, "before": each.before, "after": each.after}
 
     return {
-        "notes": notes, "configured": configured.strategy, "global_batch": configured.global_batch,
+        "notes": found.notes, "configured": configured.strategy, "global_batch": configured.global_batch,
         "today": advice.today, "alone": [change(each) for each in advice.alone],
         "steps": [change(each) for each in advice.steps], "best": advice.best,
+        "published_recipe": advice.published,
     }  # fmt: skip
 
 
-def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", advice: "Advice") -> None:
+def _show(found: Advised) -> None:
+    from trainwright.cli.recipe_lines import recipe_lines, today_line
     from trainwright.report import tables
     from trainwright.units import render_bytes, render_duration
 
+    configured, subject, advice = found.configured, found.subject, found.advice
     console = tables.open_console()
     tokens = configured.global_batch * subject.seq / subject.cluster.count
     capacity = subject.cluster.device.memory[0].usable_bytes
@@ -139,7 +144,7 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
         ]  # fmt: skip
 
     headers = ["change", "to", "speed", "step", "tok/s/dev", "memory"]
-    tables.show(console, *notes, "")
+    tables.show(console, *found.notes, "")
     today = ["today", str(configured.strategy), "", *figures(advice.today)]
     tables.show(console, tables.table("Today", headers, [today], left=2))
     if not advice.today.fits:
@@ -156,6 +161,9 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
         better = f"{gain:+.1%}" if advice.today.fits else "fits"
         last = ["best of all", str(advice.best.strategy), better, *figures(advice.best)]
         tables.show(console, tables.table("All of them", headers, [last], left=2))
+    if advice.published:
+        said = (*recipe_lines(advice.published), today_line(advice.published, advice.today.step_s))
+        tables.show(console, "Published recipe", *(tables.indented(console, line) for line in said), "")
 
 
 def _words(change: "Change") -> str:

@@ -21,6 +21,8 @@ from trainwright.search.find import Found, Question, find_front, find_plans
 from trainwright.search.mappings import explain_order
 from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates, join_candidates
+from trainwright.search.recipe_comparison import RecipeComparison, compare_with_recipe
+from trainwright.search.recipe_plan import RecipePlan, with_recipe
 from trainwright.search.variants import find_families
 
 _WITHIN = f"{WITHIN:.0%}".replace("%", " %")
@@ -50,6 +52,7 @@ class Answer:
     front: tuple[Summary, ...]
     limits: tuple[str, ...]
     batch_limit: BatchLimit | None
+    published: RecipeComparison | None  # the nearest published recipe, if one is close enough
     what_if: tuple[WhatIf, ...]
     compared: int  # the best plans that what-if answers choose from
     considered: int
@@ -78,8 +81,8 @@ class Answer:
 
 def answer_of(request: Request) -> Answer:
     """Search and summarize; InfeasiblePlan if nothing fits."""
-    question = request.question
-    check_constraints(question)
+    check_constraints(request.question)
+    question, recipe = with_recipe(request.question)
     found = find_plans(question)
     if not len(found.best):
         raise nearest_miss(question, found)
@@ -108,6 +111,7 @@ def answer_of(request: Request) -> Answer:
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=(str(limited), *causes) if limited else causes,
         batch_limit=limited,
+        published=_published(request, recipe, summaries[0]),
         what_if=_what_if(question, found),
         compared=len(_rivals(question, found)),
         considered=found.considered,
@@ -140,6 +144,16 @@ def _riskier(request: Request, found: Found) -> tuple[str, ...]:
     spread, needed = request.terms.memory_spread, float(found.riskier.total_bytes[0])
     risk = spread.oom_risk(needed, question.job.cluster.capacity_bytes)
     return (f"{found.riskier.strategies[0]} would be {gain:.1%} faster at an OOM risk of {risk:.0%}",)
+
+
+def _published(request: Request, recipe: RecipePlan | None, winner: Summary) -> RecipeComparison | None:
+    """The nearest published recipe compared with the first plan, at its batch."""
+    if recipe is None:
+        return None
+    return compare_with_recipe(
+        replace(request.question.job, global_batch=winner.global_batch), recipe, winner.strategy,
+        spread=request.terms.memory_spread, filled_share=request.question.filled_share,
+    )  # fmt: skip
 
 
 def _searched(question: Question, found: Found) -> str:
@@ -214,6 +228,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "plans": _plan_trees(answer),
         "front": answer.front,
         "limits": answer.limits,
+        "published_recipe": answer.published,
         "what_if": answer.what_if,
         "what_if_compared": answer.compared,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainwright.cli.answer import Answer, csv_rows, json_of
 from trainwright.cli.curve import curve_csv, curve_json, curve_lines, curve_table
 from trainwright.cli.flexible import flexible_json, flexible_line, flexible_rows, flexible_table
+from trainwright.cli.recipe_lines import recipe_lines
 from trainwright.cli.request import Request
 from trainwright.cli.sizing import Sizing
 from trainwright.report import tables
@@ -98,4 +99,7 @@ def _show_best(console: "Console", answer: Answer, *, quiet: bool) -> None:
     if winner.tiers:
         tables.show(console, tables.tiers_table(winner))
     tables.show(console, "What limits it", *limits, "")
+    if answer.published:
+        compared = [tables.indented(console, line) for line in recipe_lines(answer.published)]
+        tables.show(console, "Published recipe", *compared, "")
     tables.show(console, tables.what_if_table(answer.what_if, answer.winners, answer.compared))

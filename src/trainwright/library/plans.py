@@ -12,6 +12,7 @@ from trainwright.library.frames import build_frame, render_html
 from trainwright.plan.strategy import Strategy
 from trainwright.report.summary import Summary
 from trainwright.search.flexible import Flexible
+from trainwright.search.recipe_comparison import RecipeComparison
 from trainwright.units import render_bytes, render_duration
 
 
@@ -47,6 +48,11 @@ class Plans:
     def limits(self) -> tuple[str, ...]:
         """What limits the best, in words."""
         return self.found.best.limits if self.found.best else ()
+
+    @property
+    def published_recipe(self) -> RecipeComparison | None:
+        """The nearest published recipe, compared with the best plan; None if none is close enough."""
+        return self.found.best.published if self.found.best else None
 
     @property
     def front(self) -> tuple[Summary, ...]:

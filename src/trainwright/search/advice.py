@@ -7,12 +7,15 @@ from types import MappingProxyType
 
 import numpy as np
 
+from trainwright.cost.memory_risk import UNKNOWN_SPREAD, MemorySpread
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
 from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
 from trainwright.search.find import Question
+from trainwright.search.recipe_comparison import RecipeComparison, compare_with_recipe
+from trainwright.search.recipe_plan import with_recipe
 from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, legal_strategies
 from trainwright.search.usual import able_knobs
@@ -73,17 +76,24 @@ class Advice:
     alone: tuple[Change, ...]
     steps: tuple[Change, ...]
     best: Rated | None
+    published: RecipeComparison | None = None  # the nearest published recipe against `best`, else `today`
     notes: tuple[str, ...] = ()  # on the job, and what matters of it and is not considered
 
 
-def advise(job: Job, strategy: Strategy) -> Advice:
-    """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
+def advise(job: Job, strategy: Strategy, *, spread: MemorySpread = UNKNOWN_SPREAD) -> Advice:
+    """The changes that make a strategy's step shorter, or make it fit, with what the software can run.
+
+    `spread` is how measured memory compares with predicted, for the OOM risk of a published recipe.
+    """
     today = rate(job, stack_strategies([strategy]))[0]
     alone = tuple(sorted(_changes(job, today), key=_worth))
     known = [each for each in (today, *(change.after for change in alone)) if each.fits]
-    best = _best(job, today, min((each.step_s for each in known), default=inf))
+    question, recipe = with_recipe(_question(job, today))
+    best = _best(question, min((each.step_s for each in known), default=inf))
     steps = tuple(_towards(job, today, best)) if best is not None else ()
-    return Advice(today=today, alone=alone, steps=steps, best=best)
+    plan = (best or today).strategy
+    published = compare_with_recipe(job, recipe, plan, spread=spread) if recipe else None
+    return Advice(today=today, alone=alone, steps=steps, best=best, published=published)
 
 
 def rate(job: Job, strategies: Strategies) -> list[Rated]:
@@ -172,10 +182,10 @@ def _value(strategy: Strategy, knob: str) -> int:
     return CHOICES[knob].index(value) if knob in CHOICES else int(value)
 
 
-def _best(job: Job, today: Rated, known_s: float) -> Rated | None:
-    """The plan that a search ranks first; the fastest, if a step is known that is shorter than that."""
+def _question(job: Job, today: Rated) -> Question:
+    """The best plan at the same batch and in the same precision."""
     fixed = able_knobs(job.stack) | {"precision": (_value(today.strategy, "precision"),)}
-    question = Question(
+    return Question(
         job=job,
         batches=(int(job.global_batch),),
         fixed=fixed,
@@ -183,13 +193,17 @@ def _best(job: Job, today: Rated, known_s: float) -> Rated | None:
         top=1,
         families=1,
     )
+
+
+def _best(question: Question, known_s: float) -> Rated | None:
+    """The plan that a search ranks first; the fastest, if a step is known that is shorter than that."""
     try:
         found, winner = find_winner(question)
     except TrainwrightError:
         return None
     if not len(winner):
         return None
-    best = rate(job, winner.strategies)[0]
+    best = rate(question.job, winner.strategies)[0]
     if known_s < best.step_s:
-        best = rate(job, found.best.take(slice(0, 1)).strategies)[0]
+        best = rate(question.job, found.best.take(slice(0, 1)).strategies)[0]
     return best

@@ -7,6 +7,7 @@ among them. See docs/ranking.md.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,35 +58,42 @@ def unusual_knobs(strategies: Strategies) -> Ints:
     return np.asarray(sum(each.astype(np.int64) for each in unusual), dtype=np.int64)
 
 
-def representative_key(candidates: Candidates, capacity_bytes: float) -> tuple[Array | Ints, ...]:
+def representative_key(
+    candidates: Candidates, capacity_bytes: float, limit: float = inf
+) -> tuple[Array | Ints, ...]:
     """The columns by which a representative is chosen, the most significant first; less is better.
 
-    The memory class, the count of unusual knobs, the score, then each knob, so that no two are equal.
+    Whether the score is above a limit, the memory class, the count of unusual knobs, the score, then each
+    knob, so that no two are equal.
     """
     # A share that is a whole number of classes but for rounding stays in the lower one.
     share = np.maximum(candidates.total_bytes / capacity_bytes, _AMPLE)
     classes = np.ceil(share / _CLASS - 1e-9)
     knobs = (getattr(candidates.strategies, field.name) for field in fields(Strategies))
-    return classes, unusual_knobs(candidates.strategies), rounded(candidates.score), *knobs
+    is_worse = (rounded(candidates.score) > rounded(np.array([limit]))).astype(np.int64)
+    return is_worse, classes, unusual_knobs(candidates.strategies), rounded(candidates.score), *knobs
 
 
-def group_families(candidates: Candidates, capacity_bytes: float) -> tuple[PlanFamily, ...]:
+def group_families(
+    candidates: Candidates, capacity_bytes: float, limit: float = inf
+) -> tuple[PlanFamily, ...]:
     """Every family of some candidates, by the score of its representative; ties are broken by its knobs.
 
-    Candidates that are not within 1 % of the best of their family are in none.
+    Candidates that are not within 1 % of the best of their family are in none. A family with variants up to
+    the limit, the score of a published recipe, is represented by one of these.
     """
     if not len(candidates):
         return ()
-    families = list(_families(candidates, capacity_bytes))
+    families = list(_families(candidates, capacity_bytes, limit))
     order = np.lexsort([np.asarray(each) for each in _ranking_key(families)][::-1])
     return tuple(families[index] for index in order.tolist())
 
 
-def _families(candidates: Candidates, capacity_bytes: float) -> Iterator[PlanFamily]:
+def _families(candidates: Candidates, capacity_bytes: float, limit: float) -> Iterator[PlanFamily]:
     codes = family_codes(candidates)
     near = np.flatnonzero(candidates.score <= (1.0 + WITHIN) * best_scores(candidates, codes)[codes])
     candidates, codes = candidates.take(near), codes[near]
-    order = np.lexsort([*representative_key(candidates, capacity_bytes)[::-1], codes])
+    order = np.lexsort([*representative_key(candidates, capacity_bytes, limit)[::-1], codes])
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for rows in np.split(order, starts[1:]):
         yield PlanFamily(variants=candidates.take(rows))

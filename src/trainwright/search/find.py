@@ -12,6 +12,8 @@ Memory head-room as the objective, and the Pareto front, evaluate every strategy
 Where a question asks for families (`families.py`), the best strategy of each of so many families is found
 too, even if it is not among the best of all that are kept.
 
+Where a question names a published recipe, its strategy is a candidate too, be it in the space or not.
+
 Where a question asks for mappings, all orders of parallel axes on the network are evaluated of the best
 strategies, and of the best with each set of degrees. That is no proof: a strategy far from the best in the
 usual order may be the best in another.
@@ -19,7 +21,7 @@ usual order may be the best in another.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import gcd, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,7 @@ from trainwright.estimate.distinct import distinct
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.legality import discouraged, illegal, plan_facts
-from trainwright.plan.strategy import Strategies
+from trainwright.plan.strategy import Strategies, Strategy, stack_strategies
 from trainwright.search.ahead import work_ahead
 from trainwright.search.families import family_codes, family_leaders
 from trainwright.search.front import pareto_front
@@ -66,6 +68,7 @@ class Question:
     dollars_per_kwh: float = 0.0
     mappings: bool = False  # whether other orders of axes on the network are searched too
     filled_share: float = 1.0  # of usable memory that a plan may be predicted to fill
+    published: Strategy | None = None  # of a recipe: a candidate, be it in the space or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,12 @@ class Found:
     considered: int
     evaluated: int
     feasible: int
+    published: Candidates | None = None  # the recipe at each batch, where it fits and can be run
+
+    @property
+    def limit(self) -> float:
+        """The score of the published recipe, which the first plan is not to exceed."""
+        return float(self.published.score.min()) if self.published and len(self.published) else inf
 
     @property
     def bound(self) -> float:
@@ -114,7 +123,30 @@ def find_plans(question: Question) -> Found:
                 pending = []
         if pending:
             found = _climb(question, job, space, join_candidates(pending), found)
+    found = _with_published(question, found)
     return _with_mappings(question, found) if question.mappings else found
+
+
+def fit_micro_batch(strategy: Strategy, batch: int) -> Strategy | None:
+    """A strategy with the largest divisor of its micro batch that divides a batch; None if none does."""
+    share, rest = divmod(batch, strategy.dp)
+    return None if rest or not share else replace(strategy, micro_batch=gcd(strategy.micro_batch, share))
+
+
+def _with_published(question: Question, found: Found) -> Found:
+    """What was found with a published recipe: added where it is better than the best, and kept for later."""
+    listed = []
+    for batch in question.batches if question.published else ():
+        fitted = fit_micro_batch(question.published, batch) if question.published else None
+        if fitted is None:
+            continue
+        job, strategies = replace(question.job, global_batch=batch), stack_strategies([fitted])
+        candidates, fit = evaluate(question, job, strategies)
+        listed.append(candidates.take(fit))
+        if fit[0] and (not len(found.best) or candidates.score[0] < found.best.score[0] * (1.0 - 1e-9)):
+            found = replace(found, considered=found.considered + 1)
+            found, _, _ = _evaluate(question, job, strategies, found)
+    return replace(found, published=join_candidates(listed)) if listed else found
 
 
 def _with_mappings(question: Question, found: Found) -> Found:

@@ -11,7 +11,8 @@ Only recipes of the same model are compared. They are ranked by, in this order:
 
 Device counts and sequence lengths are weighed together, since a recipe for 256 devices at 65,536 tokens says
 less about 512 devices at 8,192 tokens than one for 64 devices at 8,192 does. Sequence lengths count twice:
-data parallelism takes up a change of the device count, while activations grow with every token.
+data parallelism takes up a change of the device count, while activations grow with every token. `is_close`
+says which recipes are too far away to be compared with at all.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ _PRECISION_DIFFERS = 1.0
 _WORKLOAD_DIFFERS = 2.0
 _NOT_TUNED = 2.0
 _NOT_STATED = 3.0
+_CLOSE_DEVICES, _CLOSE_SEQ = 4.0, 2.0  # doublings
 # Software that holds and moves tensors alike, by the name that stands for all of it.
 _KIN = {"nemo": "megatron-core", "megatron-lm": "megatron-core"}
 
@@ -43,15 +45,17 @@ class RecipeMatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RecipeQuestion:
-    """A case that recipes are compared with."""
+class RecipeCase:
+    """A case that recipes are compared with; `model` and `stack` are the catalog's names."""
 
+    model: str
     device: Device
     devices: int
     seq: int
     precision: str
     stack: str
-    workload: str
+    workload: str = "pretrain"
+    global_batch: int | None = None  # named as a difference, and of no weight
 
 
 def nearest_recipe(
@@ -73,44 +77,59 @@ def nearest_recipe(
         name = load_entry(model).architecture.name
     except UnknownName:
         return None
-    question = _RecipeQuestion(
-        device=load_device(device) if isinstance(device, str) else device,
+    case = RecipeCase(
+        model=name, device=load_device(device) if isinstance(device, str) else device,
         devices=devices, seq=seq, precision=precision, stack=stack_name(stack), workload=workload,
     )  # fmt: skip
+    return next(iter(ranked_recipes(case)), None)
+
+
+def ranked_recipes(case: RecipeCase) -> tuple[RecipeMatch, ...]:
+    """Every recipe of a case's model, the nearest first."""
     listed = [
         recipe
         for recipe in load_recipes()
-        if recipe.model == name and (recipe.workload == "lora") == (workload == "lora")
+        if recipe.model == case.model and (recipe.workload == "lora") == (case.workload == "lora")
     ]
-    if not listed:
-        return None
     # Sorting twice keeps the newest first among equals: dates fall while all else rises.
     newest = sorted(sorted(listed, key=lambda each: each.name), key=lambda each: each.date, reverse=True)
-    best = min(newest, key=lambda each: _rank(each, question))
-    return RecipeMatch(recipe=best, differences=tuple(_differences(best, question)))
+    ranked = sorted(newest, key=lambda each: _rank(each, case))
+    return tuple(RecipeMatch(recipe=each, differences=tuple(_differences(each, case))) for each in ranked)
 
 
-def _rank(recipe: PublishedRecipe, question: _RecipeQuestion) -> tuple[int, bool, float]:
+def is_close(recipe: PublishedRecipe, case: RecipeCase) -> bool:
+    """Whether a recipe says anything about a case.
+
+    Its device is of the same family or not stated, its device count within a factor of 16 or not stated, its
+    sequence length within a factor of 4.
+    """
+    device = _device(recipe)
+    is_family = device.family == case.device.family if device else not recipe.device
+    is_near = recipe.devices is None or _apart(recipe.devices, case.devices) <= _CLOSE_DEVICES
+    return is_family and is_near and (recipe.seq is None or _apart(recipe.seq, case.seq) <= _CLOSE_SEQ)
+
+
+def _rank(recipe: PublishedRecipe, case: RecipeCase) -> tuple[int, bool, float]:
     device = _device(recipe)
     if device is None:
         kinship = 2
-    elif device.name == question.device.name:
+    elif device.name == case.device.name:
         kinship = 0
     else:
-        kinship = 1 if device.family == question.device.family else 2
-    return kinship, _kin(recipe.stack) != _kin(question.stack), _distance(recipe, question)
+        kinship = 1 if device.family == case.device.family else 2
+    return kinship, _kin(recipe.stack) != _kin(case.stack), _distance(recipe, case)
 
 
-def _distance(recipe: PublishedRecipe, question: _RecipeQuestion) -> float:
+def _distance(recipe: PublishedRecipe, case: RecipeCase) -> float:
     device = _device(recipe)
     memory = None if device is None else device.memory[0].capacity_bytes
     return (
-        _apart(recipe.devices, question.devices)
-        + _SEQ_WEIGHT * _apart(recipe.seq, question.seq)
-        + _PRECISION_DIFFERS * (PRECISION_OF[recipe.precision] != question.precision)
-        + _WORKLOAD_DIFFERS * (recipe.workload != question.workload)
+        _apart(recipe.devices, case.devices)
+        + _SEQ_WEIGHT * _apart(recipe.seq, case.seq)
+        + _PRECISION_DIFFERS * (PRECISION_OF[recipe.precision] != case.precision)
+        + _WORKLOAD_DIFFERS * (recipe.workload != case.workload)
         + _NOT_TUNED * (not recipe.tuned)
-        + _apart(memory, question.device.memory[0].capacity_bytes)
+        + _apart(memory, case.device.memory[0].capacity_bytes)
     )
 
 
@@ -134,19 +153,21 @@ def _kin(stack: str) -> str:
     return _KIN.get(name, name)
 
 
-def _differences(recipe: PublishedRecipe, question: _RecipeQuestion) -> Iterator[str]:
+def _differences(recipe: PublishedRecipe, case: RecipeCase) -> Iterator[str]:
     device = _device(recipe)
-    if device is None or device.name != question.device.name:
-        yield f"{recipe.device or 'no device stated'}, not {question.device.name}"
-    if recipe.devices != question.devices:
+    if device is None or device.name != case.device.name:
+        yield f"{recipe.device or 'no device stated'}, not {case.device.name}"
+    if recipe.devices != case.devices:
         stated = "no device count" if recipe.devices is None else f"{recipe.devices:,} devices"
-        yield f"{stated}, not {question.devices:,}"
-    if recipe.seq != question.seq:
+        yield f"{stated}, not {case.devices:,}"
+    if recipe.seq != case.seq:
         stated = "no sequence length" if recipe.seq is None else f"sequence length {recipe.seq:,}"
-        yield f"{stated}, not {question.seq:,}"
-    if PRECISION_OF[recipe.precision] != question.precision:
-        yield f"{recipe.precision}, not {question.precision}"
-    if _kin(recipe.stack) != _kin(question.stack):
-        yield f"{recipe.stack}, not {question.stack}"
-    if recipe.workload != question.workload:
-        yield f"{recipe.workload}, not {question.workload}"
+        yield f"{stated}, not {case.seq:,}"
+    if case.global_batch and recipe.global_batch and recipe.global_batch != case.global_batch:
+        yield f"batch {recipe.global_batch:,}, not {case.global_batch:,}"
+    if PRECISION_OF[recipe.precision] != case.precision:
+        yield f"{recipe.precision}, not {case.precision}"
+    if _kin(recipe.stack) != _kin(case.stack):
+        yield f"{recipe.stack}, not {case.stack}"
+    if recipe.workload != case.workload:
+        yield f"{recipe.workload}, not {case.workload}"

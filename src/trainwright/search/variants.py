@@ -53,7 +53,7 @@ def find_families(question: Question, found: Found) -> tuple[PlanFamily, ...]:
     batches = np.unique(near.global_batch).tolist()
     added = [each for batch in batches for each in _added(question, near.take(near.global_batch == batch))]
     every = join_candidates([near, *added])
-    return group_families(every, question.job.cluster.capacity_bytes)[: question.families]
+    return group_families(every, question.job.cluster.capacity_bytes, found.limit)[: question.families]
 
 
 def _near(question: Question, found: Found) -> Candidates:
