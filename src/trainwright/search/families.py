@@ -58,20 +58,16 @@ def unusual_knobs(strategies: Strategies) -> Ints:
     return np.asarray(sum(each.astype(np.int64) for each in unusual), dtype=np.int64)
 
 
-def representative_key(
-    candidates: Candidates, capacity_bytes: float, limit: float = inf
-) -> tuple[Array | Ints, ...]:
+def representative_key(candidates: Candidates, capacity_bytes: float) -> tuple[Array | Ints, ...]:
     """The columns by which a representative is chosen, the most significant first; less is better.
 
-    Whether the score is above a limit, the memory class, the count of unusual knobs, the score, then each
-    knob, so that no two are equal.
+    The memory class, the count of unusual knobs, the score, then each knob, so that no two are equal.
     """
     # A share that is a whole number of classes but for rounding stays in the lower one.
     share = np.maximum(candidates.total_bytes / capacity_bytes, _AMPLE)
     classes = np.ceil(share / _CLASS - 1e-9)
     knobs = (getattr(candidates.strategies, field.name) for field in fields(Strategies))
-    is_worse = (rounded(candidates.score) > rounded(np.array([limit]))).astype(np.int64)
-    return is_worse, classes, unusual_knobs(candidates.strategies), rounded(candidates.score), *knobs
+    return classes, unusual_knobs(candidates.strategies), rounded(candidates.score), *knobs
 
 
 def group_families(
@@ -93,7 +89,8 @@ def _families(candidates: Candidates, capacity_bytes: float, limit: float) -> It
     codes = family_codes(candidates)
     near = np.flatnonzero(candidates.score <= (1.0 + WITHIN) * best_scores(candidates, codes)[codes])
     candidates, codes = candidates.take(near), codes[near]
-    order = np.lexsort([*representative_key(candidates, capacity_bytes, limit)[::-1], codes])
+    is_worse = rounded(candidates.score) > rounded(np.array([limit]))
+    order = np.lexsort([*representative_key(candidates, capacity_bytes)[::-1], is_worse, codes])
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for rows in np.split(order, starts[1:]):
         yield PlanFamily(variants=candidates.take(rows))

@@ -87,7 +87,10 @@ def _is_legal(job: Job, strategy: Strategy, batch: int) -> bool:
 
 def _is_allowed(question: Question, strategy: Strategy) -> bool:
     """Whether no knob of a strategy is fixed or bounded otherwise; its micro batch may become a divisor."""
+    meaningless = {"schedule": strategy.pp == 1, "cp_kind": strategy.cp == 1}
     for knob in KNOBS:
+        if meaningless.get(knob):
+            continue
         value = getattr(strategy, knob)
         number = CHOICES[knob].index(value) if knob in CHOICES else int(value)
         if number not in question.fixed.get(knob, (number,)) or number > question.most.get(knob, number):
