@@ -1,12 +1,22 @@
 """A sample of `make closure` for every change; and the parts that it is made of."""
 
 import os
+from itertools import product
 
 import pytest
 
 from tests.closure.arguments import find_invalid, has_facts, has_list
-from tests.closure.case import ClosureCase, closure_cases, run_case, stack_names
+from tests.closure.case import SUFFIXES, ClosureCase, closure_cases, run_case, stack_names
 from tests.closure.run import render_page
+from trainwright.export.canonical import canonical
+from trainwright.export.gaps import capability_gaps
+from trainwright.export.handover import Handover
+from trainwright.export.reading.configured import StatedSettings
+from trainwright.export.reading.read import read_text
+from trainwright.export.targets import export_text
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import parse_strategy
+from trainwright.stack.load import capability_of
 
 # Uneven stages and expert bias (61 layers), 126 layers on 128 chunks, experts, and each stack at least once.
 SAMPLE = (
@@ -32,6 +42,37 @@ def test_the_best_plans_export_to_their_own_stack_and_read_back(model: str, clus
     assert result.plans > 0
     assert result.exported == result.read_back == result.plans
     assert result.valid == (result.plans if has_list(result.case.capability.target) else 0)
+
+
+# Sharding and recomputation of one host's plan; each stack runs some of them.
+STATED = ("zero0", "zero1", "zero2", "zero3", "zero1 full", "zero3 full", "zero3 recompute=dots")
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_optimizers_and_gradient_dtypes_read_back_from_their_own_stack(stack: str) -> None:
+    """Every optimizer and dtype that a stack has, with each sharding and precision that it goes with."""
+    able, arch, followed = capability_of(stack), load_model("llama3-8b"), set()
+    for text, precision, optimizer, grad_dtype in product(
+        STATED, able.precisions, ("", *able.optimizers), ("", *able.grad_dtypes)
+    ):
+        handover = Handover(
+            strategy=parse_strategy(f"dp8 mb1 {text} {precision}"), global_batch=8, seq=2048,
+            model="llama3-8b", architecture=arch, optimizer=optimizer, grad_dtype=grad_dtype,
+            device_family="hopper",
+        )  # fmt: skip
+        if any(capability_gaps(handover, able)):
+            continue
+        written = export_text(handover, able.target)
+        assert not find_invalid(written, able.target)
+        source = f"export.{SUFFIXES.get(able.target, 'yaml')}"
+        found = read_text(written, source, stated=StatedSettings(devices=8, architecture=arch))
+        assert canonical(found.strategy) == canonical(handover.strategy)
+        assert (found.optimizer or able.optimizers[0]) == (optimizer or able.optimizers[0])
+        assert (found.grad_dtype or "fp32") == (grad_dtype or "fp32")
+        assert not [note for note in found.notes if "considered" in note or "predicted" in note]
+        assert "than predicted" not in written
+        followed |= {optimizer, grad_dtype}
+    assert followed == {"", *able.optimizers, *able.grad_dtypes}
 
 
 def test_every_stack_is_in_the_sample_and_every_sample_is_a_case() -> None:

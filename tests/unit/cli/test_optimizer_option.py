@@ -1,13 +1,17 @@
 """`--optimizer` and `--grad-dtype`, from plan to export."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import trainwright
 from tests.commands import fails
+from trainwright.cost.chosen_optimizer import with_optimizer
+from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
+from trainwright.stack.load import capability_of
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +92,27 @@ def test_weights_are_fp8_alone_only_with_the_distributed_optimizer() -> None:
     text = trainwright.export("dp8 mb1 zero0 fp8", "megatron", cluster="h100:8", batch=8)
     assert "--fp8-param-gather" not in text
     assert "than predicted" not in text
+
+
+def test_16_bit_weights_are_predicted_beside_fp8_copies_without_sharded_state() -> None:
+    """On Hopper two fp8 layouts are 2 bytes, as in bf16, with zero1; layers have 2 more with zero0."""
+
+    def weights(plan: str) -> float:
+        found = trainwright.simulate("gpt2", "h100:8", plan, stack="megatron-core", batch=8).to_dict()
+        return float(found["memory"][0].category_bytes["weights"])
+
+    layers = 12 * (12 * 768**2)  # parameters of matrices; norms and biases are under 1 % of them
+    assert weights("dp8 mb1 zero1 fp8") == weights("dp8 mb1 zero1 bf16")
+    more = weights("dp8 mb1 zero0 fp8") - weights("dp8 mb1 zero0 bf16")
+    assert more == pytest.approx(2 * layers, rel=0.01)
+
+
+def test_sgd_without_momentum_keeps_no_moments() -> None:
+    choice = [
+        with_optimizer(replace(Stack(name=name), capability=capability_of(name)), "sgd", "").optimizer
+        for name in ("maxtext", "megatron-core")
+    ]
+    assert [each.moment_bytes for each in choice if each] == [0.0, 4.0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.accelerate import MIXED, ROTATE
 from trainwright.export.canonical import canonical
-from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, check_positive, replicas_of
 from trainwright.export.reading.known_settings import load_known, named_optimizer, optimizer_note
 from trainwright.export.reading.yaml_text import check_names, flatten, matter_notes
 from trainwright.model.config_fields import Config
@@ -73,6 +73,8 @@ def _fsdp(config: Config, kind: str, devices: int) -> _Sharding:
     copies = parallel.whole(f"{_PREFIX}dp_replicate_size", 1)
     ranks = replicas_of(devices, tp * cp, config.source)
     shards = parallel.whole(f"{_PREFIX}dp_shard_size", 0 if parallel.values else -1)
+    if shards < -1 or (shards == 0 and f"{_PREFIX}dp_shard_size" in parallel.values):
+        check_positive(shards, f"{config.source}: dp_shard_size")
     zero, hybrid = _zero(fsdp) if kind == "FSDP" else (0, False)
     if kind != "FSDP" or zero == 0:
         return _Sharding(copies=ranks, shards=1, tp=tp, cp=cp)

@@ -20,6 +20,7 @@ _NEEDED = (
     "model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.micro_batch_size",
     "train.global_batch_size",
 )  # fmt: skip
+_LENGTHS = ("model.seq_length", "dataset.seq_length", "dataset.sequence_length")
 _REFUSED = {
     "model": ("changes the recipe's model, which is not read", "state --model"),
     "parallelism": ("splits the job in a way that is not read", "describe the plan as a strategy"),
@@ -131,6 +132,10 @@ def _flags(values: Mapping[str, object], found: BridgeValues, source: str) -> Fl
 def _settled(values: Mapping[str, object], source: str) -> dict[str, object]:
     """The fields with those that depend on others settled."""
     found = dict(values)
+    lengths = [found[name] for name in _LENGTHS if found.get(name) is not None]
+    if len({str(each) for each in lengths}) > 1:
+        rule = f"is not that of the dataset, {lengths[1]}"
+        raise BadInput(f"{source}: model.seq_length", str(lengths[0]), rule, "state one length")
     layout = found.get("model.pipeline_model_parallel_layout")
     if isinstance(layout, list | tuple):
         chunks = layout_of_names(layout, f"{source}: model.pipeline_model_parallel_layout").chunks

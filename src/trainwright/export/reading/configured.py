@@ -42,6 +42,13 @@ class StatedSettings:
     function: str = ""  # of a Python file
 
 
+def check_positive(value: int, thing: str) -> int:
+    """The value; raises for one below 1, which would be taken as not stated."""
+    if value < 1:
+        raise BadInput(thing, value, "must be 1 or more", "correct it, or leave it out")
+    return value
+
+
 def replicas_of(devices: int | None, inside: int, source: str) -> int:
     """Data-parallel replicas on so many devices, with so many in each."""
     if devices is None:

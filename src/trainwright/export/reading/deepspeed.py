@@ -6,7 +6,7 @@ from typing import Any
 
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
-from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, check_positive, replicas_of
 from trainwright.export.reading.known_settings import (
     load_known,
     named_optimizer,
@@ -135,6 +135,9 @@ def _stated(config: Config) -> tuple[int, int, int]:
     for name in _NAMES:
         _refuse_auto(config, name, "batch", _REMEDIES[name])
     micro, rounds, batch = (config.whole(name, 0) for name in _NAMES)
+    for name, value in zip(_NAMES, (micro, rounds, batch), strict=True):
+        if value < 0:
+            check_positive(value, f"{config.source}: {name}")
     return micro, rounds, batch
 
 

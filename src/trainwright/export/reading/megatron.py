@@ -6,7 +6,7 @@ from dataclasses import replace
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.megatron import CP_TYPES, PIPELINE_INSIDE, SHARDED
-from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, check_positive, replicas_of
 from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
 from trainwright.export.reading.launch_flags import Flags, parse_flags
 from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
@@ -88,7 +88,9 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
         *flags.notes,
     )  # fmt: skip
     return Configured(
-        strategy=strategy, global_batch=flags.whole("global-batch-size", unit),
+        strategy=strategy, global_batch=check_positive(
+            flags.whole("global-batch-size", unit), f"{flags.source}: --global-batch-size"
+        ),
         stack="megatron-deepspeed" if flags.has("deepspeed") else "megatron-core",
         seq=flags.whole("seq-length", 0) or None,
         architecture=None if stated.architecture else arch, notes=notes,
@@ -250,6 +252,7 @@ _USUAL_VALUES = {
     "attention-backend": ("flash", "fused", "auto"),
     "optimizer-offload-fraction": ("1.0", "1"),
     "fp8-recipe": ("delayed", "tensorwise", "mxfp8"),
+    "fp4-recipe": ("nvfp4",),
 }
 
 

@@ -33,6 +33,9 @@ def read_torchtitan(text: str, source: str, stated: StatedSettings) -> Configure
     batch = read_batch(settings, parallel, training, stated)
     strategy = canonical(_strategy(settings, parallel, stated, batch, layers))
     total = batch.total(strategy.dp)
+    if strategy.pp > 1 and total % (batch.local_batch * strategy.dp) and not stated.micro_batch:
+        rule = f"does not divide by local_batch_size x replicas = {batch.local_batch} x {strategy.dp}"
+        raise BadInput(f"{source}: training.global_batch_size", total, rule, "correct one of them")
     return Configured(
         strategy=strategy, global_batch=total, model=model, seq=batch.seq,
         stack="torchtitan@0.2.2" if settings.form == "toml" else "torchtitan",
