@@ -90,7 +90,7 @@ def _changed(strategy: Strategy, knobs: set[str], able: Capability) -> Strategy:
     found = without(strategy, [Gap(knob=knob, value="", reason="") for knob in knobs])
     if "zero" in knobs or "shard" in knobs:
         found = replace(found, zero=max(able.zeros) if strategy.zero == 0 or found.ep > 1 else 0, shard=0)
-    if "cp_kind" in knobs:
+    if "cp_kind" in knobs and found.cp > 1:
         found = replace(found, cp_kind="ring" if strategy.cp_kind == "allgather" else "allgather")
     if "sp" in knobs:
         found = replace(found, sp=not strategy.sp)

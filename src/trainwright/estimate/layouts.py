@@ -225,7 +225,8 @@ class _Builder:
             during = (strategies.pp > 1) & (strategies.zero >= 2)
             weights, kept = np.where(during, every, weights), np.where(during, whole, kept)
         several = strategies.dp * strategies.cp > 1
-        scattered = np.where((strategies.zero >= 2) & several, layout.unit_gradient_bytes * unit, 0.0)
+        unsharded = layout.unit_gradient_bytes * np.minimum(unit, whole)
+        scattered = np.where((strategies.zero >= 2) & several, unsharded, 0.0)
         buckets = np.where((strategies.zero >= 1) & several, layout.bucket_bytes, 0.0)
         ends = owned.ends / np.where(strategies.zero >= 1, shard, 1.0)
         return State(

@@ -23,6 +23,8 @@ from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.model.graph import Graph, Op, is_layer
 from trainwright.plan.strategy import Strategies, Strategy, join_strategies, stack_strategies
+from trainwright.stack.capability import Capability
+from trainwright.stack.state import StateLayout
 
 Array = NDArray[np.float64]
 SEQ = 2048
@@ -32,6 +34,7 @@ STACK = Stack(
     name="comet", attention="unfused", op_s=0.0, step_s=0.0, send_s=0.0, tp_overlap=0.0, dp_overlap=1.0,
     zero_overlap=1.0, interference=0.0, gradient_bytes=2.0, reduce_bytes=2.0, optimizer_bytes=12.0,
     context_bytes=0.0, fragmentation=0.0, logits_bytes=0.0,
+    capability=Capability(state=StateLayout(unit_gradient_bytes=0.0)),  # as the paper counts ZeRO-2
 )  # fmt: skip
 
 

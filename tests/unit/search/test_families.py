@@ -59,7 +59,7 @@ def test_the_emptier_variant_represents_a_family_then_the_one_with_fewer_unusual
     # classes of 5 %: 98 is in (95, 100], 91 and 94 in (90, 95]
     full = ("dp4 pp2 mb1 zero1 1f1b bf16", 1.000, 98.0)
     offloaded = ("dp4 pp2 mb1 zero1 1f1b offload-optimizer bf16", 1.002, 91.0)
-    plain = ("dp4 pp2 mb1 zero1 1f1b selective bf16", 1.008, 94.0)
+    plain = ("dp4 pp2 mb1 zero1 1f1b recompute=norm+rope+act+moe_act bf16", 1.008, 94.0)
     assert ranked([full, offloaded, plain]) == [(plain[0], offloaded[0], full[0])]
 
 

@@ -31,7 +31,7 @@ def missing(one: RecipeStrategy) -> dict[str, str]:
         ),
         (
             "deepseek_v3_pretrain_256gpu_gb200_bf16_config",
-            "dp64 pp4 vpp4 ep64 mb1 zero1 interleaved selective bf16",
+            "dp64 pp4 vpp4 ep64 mb1 zero1 interleaved recompute=mla_up_proj bf16",
             4096,
         ),
         # 10 layers of the one chunk of a rank; NeMo's fp8 is delayed scaling unless it is told otherwise.
@@ -41,7 +41,7 @@ def missing(one: RecipeStrategy) -> dict[str, str]:
         # 95 of 126 layers offload their activations: nearer to all than to none.
         ("pre_train_llama31_405b_128_gb200_fp8", "dp64 tp2 sp mb1 zero3 offload-activations fp8", 256),
         # Samples of a device, times the two that share them: 0.5 · 2 = 1.
-        ("gpt_3_175b_v5p_128", "dp32 tp2 sp mb1 zero3 full bf16", 32),
+        ("gpt_3_175b_v5p_128", "dp32 tp2 sp mb1 zero3 recompute=norm+rope+act+mlp_up bf16", 32),
         # 512 ranks on 256 chips: cp 8 of ranks is cp 4 of chips, and 0.125 · 8 = 1 sample a replica.
         ("ironwood/llama3.1-70b/128k-bf16-tpu7x-4x8x8/xpk", "dp64 cp4 allgather mb1 zero3 full bf16", 64),
         # 8 copies of state sharded over 64 ranks, which are 32 chips; 10 samples a rank.
@@ -143,7 +143,7 @@ def test_every_stack_of_a_recipe_has_defaults() -> None:
     ("change", "setting", "value"),
     [
         ({"pp": 2, "layout": "Et*15|t*17L"}, "pipeline_layout", "Et*15|t*17L"),
-        ({"recompute": "selective"}, "recompute_modules", "core_attn"),
+        ({"recompute": "selective", "recompute_modules": ("router",)}, "recompute_modules", "router"),
         (
             {"recompute": "full", "recompute_method": "uniform", "recompute_layers": 2},
             "recompute_method",
