@@ -6,8 +6,7 @@ from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import GENERIC, Constants, Interval
 
-# By family of device.
-_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC, "ascend": GENERIC}
+_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,6 @@ split head vocab 3:5
 co-split layer.0 heads 2
 replicate */norm1 2
 recompute layer.0-3
-recompute */attention.core keep-results
-recompute */ffn.up ffn.up.out
 shard * optimizer
 shard * weights 4
 offload * activations
@@ -49,8 +47,7 @@ PLAN = Plan(
         Split(ops="head", dim="vocab", parts=2, sizes=(3, 5)),
         Split(ops="layer.0", dim="heads", parts=2, serial=True),
         Replicate(ops="*/norm1", parts=2),
-        Recompute(ops="layer.0-3"), Recompute(ops="*/attention.core", results=()),
-        Recompute(ops="*/ffn.up", results=("ffn.up.out",)),
+        Recompute(ops="layer.0-3"),
         Shard(ops="*", what="optimizer"),
         Shard(ops="*", what="weights", ranks=4),
         Offload(ops="*", what="activations"),

@@ -1,1 +1,0 @@
-"""An independent scalar form of the closed form: plain floats, one strategy at a time."""

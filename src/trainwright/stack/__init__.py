@@ -1,1 +1,0 @@
-"""Training stacks: what each release of the software can run."""
