@@ -7,10 +7,11 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VALIDATION ?= ../shared/validation
+ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo architectures fuzz clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo recipes architectures fuzz closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -51,12 +52,14 @@ calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables un
 	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
 
 bench: .venv/.installed-dev  ## speed, beside a reference measured in the same run
+	$(BIN)/python benchmarks/reference_agreement.py
 	$(BIN)/python benchmarks/strategies_per_second.py
 	$(BIN)/python benchmarks/points_per_second.py --full
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py
 	$(BIN)/python benchmarks/plan_to_timeline.py
 	$(BIN)/python benchmarks/scaling_study.py
+	$(BIN)/python benchmarks/batch_target.py
 
 bench-run: .venv/.installed-dev  ## steps of the runtime beside hand-written PyTorch: time and memory as ratios
 	$(BIN)/python benchmarks/run_against_torch.py
@@ -74,11 +77,17 @@ coupling: .venv/.installed-dev  ## how well the coupling foretells what subnetwo
 zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule drawn
 	$(BIN)/python docs/make_zoo.py
 
+recipes: .venv/.installed  ## the catalog's published recipes and docs/recipes.md, from the table under ECOSYSTEM
+	$(BIN)/python -m trainwright.validate.recipe_table $(ECOSYSTEM)
+
 architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of 150 architectures under 9 plans; continues
 	$(BIN)/python docs/make_architectures.py
 
 fuzz: .venv/.installed-dev  ## 10,000 mutated inputs over all readers; those that fail are kept in report/fuzz
 	$(BIN)/python -m tests.fuzz.run --count 10000 --seed 7
+
+closure: .venv/.installed-dev  ## docs/closure.md: the ten best plans of 30 models under every stack, exported and read back: half an hour
+	$(BIN)/python -m tests.closure.run
 
 clean:  ## forget the environment and the report
 	rm -rf .venv report

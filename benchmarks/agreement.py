@@ -107,7 +107,7 @@ def ratio(draw: Draw) -> float:
     """Simulated over estimated step time."""
     job, stack = draw.job, draw.job.stack
     plan = expand(
-        draw.strategy, job.graph, int(job.global_batch), fused=stack.attention != "unfused",
+        draw.strategy, job.graph, int(job.global_batch),
         balanced=stack.balanced_stages,
     )  # fmt: skip
     setting = Setting(

@@ -12,6 +12,8 @@ from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, is_layer
+from trainwright.stack.capability import Capability
+from trainwright.stack.state import StateLayout
 
 
 def round_device(**changes: Any) -> Device:
@@ -57,7 +59,8 @@ def free_stack(**changes: Any) -> Stack:
         for field in fields(Stack)
         if field.name.endswith(("_s", "_overlap")) or field.name in others
     }
-    return Stack(**(values | {"name": "free"} | changes))
+    plain = Capability(state=StateLayout(unit_gradient_bytes=0.0))
+    return Stack(**(values | {"name": "free", "capability": plain} | changes))
 
 
 def gpt(layers: int = 8, hidden: int = 1024, heads: int = 8, vocab: int = 8192, **changes: Any) -> Graph:

@@ -68,6 +68,13 @@ def _plans() -> None:
     island = ["--algorithm", "diloco", "--batch", "8"]
     _run("simulate", DENSE, SITES, "dp2", *island, save_plan="islands.plan")
     _run("simulate", DENSE, "h100:1x2@10Gbps", "dp1", *island, save_plan="single.plan")
+    sizes = ("--model", DENSE, "--cluster", "h100:4", "--batch", "8")
+    for to, file in (
+        ("nanotron", "nanotron.yaml"), ("maxtext", "maxtext.yaml"), ("accelerate", "accelerate.yaml"),
+        ("nemo", "bridge.py"), ("trainwright", "own.plan"),
+    ):  # fmt: skip
+        zero = "zero1" if to == "nanotron" else "zero3"
+        _run("export", "dp4", "mb1", zero, "--to", to, *sizes, out=file)
     _run("plan", DENSE, SITES, "--algorithm", "diloco,local-sgd", json="islands.json")
     _run("plan", "gpt2", "h100:4", "--batch", "64", "--stack", "megatron-core", json="answer.json")
 

@@ -18,15 +18,17 @@ _INTERRUPTIONS = {
 _TARGET = {"--tokens": "1T", "--target-loss": "9", "--scaling-law": "besiroglu", "--critical-batch": "8k"}
 PAGES = {"--report": "page.html", "--figures": "drawn"}
 _SUBJECT = {
-    "--batch": "256", "--batch-tokens": "32768", "--seq": "64", "--change": "compute=0.5",
-    "--stack": "generic",
-    "--cost": "roofline",
+    "--batch": "256", "--batch-tokens": "32768", "--batch-tolerance": "20%", "--seq": "64",
+    "--change": "compute=0.5", "--stack": "generic", "--cost": "roofline",
+    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
 }  # fmt: skip
 _PLAN = {
     **_SUBJECT, "--batch-range": "8:16", "--precision": "fp16", "--objective": "energy", "--fix": "pp=1",
     **{f"--max-{knob}": "1" for knob in ("tp", "pp", "vpp", "cp", "ep", "dp", "mb")}, "--top": "1",
-    "--pareto": None, "--flexible": None, "--algorithm": "local-sgd", "--islands": "4",
-    "--save-plans": "plans", "--json": "answer.json", "--csv": "rows.csv", "--quiet": None, **_TARGET,
+    "--all-variants": None, "--oom-risk": "20%", "--headroom": "30%", "--pareto": None,
+    "--flexible": None, "--algorithm": "local-sgd", "--islands": "4", "--save-plans": "plans",
+    "--json": "answer.json", "--csv": "rows.csv", "--quiet": None,
+    **_TARGET,
     "--max-days": "9000", "--max-dollars": "9e9", "--devices-range": "2..2", **_INTERRUPTIONS, **_MONEY,
     **PAGES,
 }  # fmt: skip
@@ -38,7 +40,8 @@ _SIMULATE = {
 _OWNED = dict.fromkeys(("--capital", "--network-share", "--amortize", "--electricity"), ("--own",))
 _NEEDS = {
     **_OWNED, "--scaling-law": ("--target-loss", "9"), "--devices-range": ("--max-days", "9000"),
-    "--critical-batch": ("--tokens", "1T"), "--checkpoint-size": ("--checkpoint-bandwidth", "1 MB/s"),
+    "--batch-tolerance": ("--batch-tokens", "32k"), "--critical-batch": ("--tokens", "1T"),
+    "--checkpoint-size": ("--checkpoint-bandwidth", "1 MB/s"),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from tests.options import CommandMode
 _ADVISE = {
     "--model": MIXTURE, "--batch": "16", "--seq": "64", "--stack": "generic", "--cost": "roofline",
     "--json": "answer.json", "--micro-batch": "2", "--precision": "fp16", "--vocab": "512", "--set": "GBS=16",
+    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
 }  # fmt: skip
 
 
@@ -20,10 +21,16 @@ ADVICE = (
     _advise("torchtitan", str(FOLDER / "titan.toml"), "h100:4", model="llama2-7b", vocab="32000"),
     _advise("deepspeed", str(FOLDER / "deepspeed.json"), "h100:2", "--model", DENSE, micro_batch="4"),
     _advise("answer", str(FOLDER / "answer.json"), "h100:4", batch="128"),
+    _advise("nanotron", str(FOLDER / "nanotron.yaml"), "h100:4"),
+    _advise("maxtext", str(FOLDER / "maxtext.yaml"), "h100:4"),
+    _advise("accelerate", str(FOLDER / "accelerate.yaml"), "h100:4", "--model", DENSE),
+    _advise("bridge", str(FOLDER / "bridge.py"), "h100:4", "--model", DENSE),
+    _advise("own-plan", str(FOLDER / "own.plan"), "h100:4", "--model", DENSE),
 )
 _EXPORT = {
     "--to": "slurm", "--out": "written", "--model": "llama3-70b", "--cluster": "v100:4", "--per-node": "2",
     "--batch": "16", "--seq": "512", "--stack": "generic", "--per-class": None, "--lenient": None,
+    "--optimizer": "sgd", "--grad-dtype": "bf16",
 }  # fmt: skip
 _TARGETS = (
     "megatron", "megatron-bridge", "nemo", "torchtitan", "torchtitan-toml", "deepspeed", "nanotron",

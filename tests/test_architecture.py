@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1] / "src" / "trainwright"
 LAYERS = (
     ("errors",),
     ("units", "checksum", "output_file"),
-    ("cluster", "model"),
+    ("cluster", "model", "stack"),
     ("cost", "economics"),
     ("algorithm",),
     ("plan",),

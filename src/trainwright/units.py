@@ -24,6 +24,7 @@ _SUFFIXES: dict[str, dict[str, float]] = {
     "years": {"years": 1.0, "year": 1.0, "y": 1.0, "months": 1.0 / 12.0},
     "/day": {"/day": 1.0, "/week": 1.0 / 7.0},
     "/device-day": {"/device-day": 1.0, "/device-year": 1.0 / 365.25},
+    "%": {"%": 0.01},
     "tokens": {p + s: f for p, f in (_DECIMAL | {"B": 1e9}).items() for s in ("", "tokens", " tokens")},
 }
 _EXAMPLE = {
@@ -39,6 +40,7 @@ _EXAMPLE = {
     "years": "4 years",
     "/day": "0.9 /day",
     "/device-day": "4.7e-4 /device-day",
+    "%": "3%",
     "tokens": "15T",
 }
 _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*$", re.DOTALL)
@@ -92,6 +94,9 @@ def render_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+_LARGE = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))  # of counts and dollars
+
+
 def render_si(value: float, unit: str) -> str:
     """A value with three digits and a decimal prefix: 3.35e12 B/s is `3.35 TB/s`."""
     if value == 0 or not math.isfinite(value):
@@ -116,3 +121,19 @@ def render_duration(value_s: float) -> str:
         if value_s < limit:
             return f"{value_s / factor:.3g} {unit}"
     return f"{value_s / 3600:.3g} h" if value_s < 172800 else f"{value_s / 86400:.3g} days"
+
+
+def render_count(value: float) -> str:
+    """A number of things with three digits and a letter: 15e12 is `15T`."""
+    for letter, factor in _LARGE:
+        if factor <= abs(value) < math.inf:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def render_dollars(value: float) -> str:
+    """An amount of money with three digits: 12,030,263 is `$12.0M`."""
+    for letter, factor in _LARGE:
+        if factor <= abs(value) < math.inf:
+            return f"${value / factor:#.3g}{letter}".replace(f".{letter}", letter)
+    return f"${value:,.3g}"

@@ -12,6 +12,10 @@ from tests.fuzz import models, stacks, traces
 from trainwright.cli.main import main
 from trainwright.errors import TrainwrightError
 
+EXPORTED = (
+    "megatron", "torchtitan", "torchtitan-toml", "deepspeed", "nanotron", "maxtext", "accelerate",
+    "megatron-bridge", "trainwright",
+)  # fmt: skip
 CLUSTER, SMALL = "h100:2", ("gpt2", "h100:2")
 SITES = "h100:1x2@10Gbps"
 
@@ -49,8 +53,8 @@ def write_valid_files(folder: Path) -> None:
     _must("plan", *SMALL, "--batch", "4", "--top", "2", "--json", made["plan.json"])
     islands = str(folder / "islands.json")
     _must("plan", "gpt2", SITES, "--batch", "4", "--algorithm", "diloco", "--json", islands)
-    for name in ("megatron", "torchtitan", "torchtitan-toml", "deepspeed"):
-        knobs = "dp2 mb1 zero3" if name.startswith("torchtitan") else "dp2 mb1 zero1"
+    for name in EXPORTED:
+        knobs = "dp2 mb1 zero1" if name in ("megatron", "deepspeed", "nanotron") else "dp2 mb1 zero3"
         _must(
             "export",
             "--to",
@@ -202,7 +206,7 @@ def build_targets(folder: Path) -> tuple[FuzzTarget, ...]:
             name="megatron",
             kind="text",
             file="train.sh",
-            seeds=(*megatron, made("megatron")),
+            seeds=(*megatron, stacks.LAYOUT.encode(), made("megatron")),
             call=_advise,
             weight=8,
         ),
@@ -230,6 +234,7 @@ def build_targets(folder: Path) -> tuple[FuzzTarget, ...]:
             weight=4,
             seeds=(stacks.REGISTRY.encode(), made("torchtitan")),
         ),
+        *_read_back_targets(made),
         FuzzTarget(name="library", kind="json", file="l.json", seeds=LIBRARY, call=_library, weight=5),
         FuzzTarget(name="http", kind="json", file="h.json", seeds=HTTP, call=_http, weight=5),
         FuzzTarget(
@@ -241,6 +246,28 @@ def build_targets(folder: Path) -> tuple[FuzzTarget, ...]:
             weight=2,
         ),
         *_stored_targets(folder),
+    )
+
+
+def _read_back_targets(made: Callable[[str], bytes]) -> tuple[FuzzTarget, ...]:
+    """Readers of YAML, of Megatron-Bridge's Python and of plans as text."""
+    listed = (
+        ("nanotron", "n.yaml", stacks.NANOTRON, _advise, 4),
+        ("maxtext", "m.yml", stacks.MAXTEXT, _advise, 4),
+        ("accelerate", "a.yaml", stacks.ACCELERATE, _advise_with_model, 4),
+        ("megatron-bridge", "b.py", stacks.BRIDGE, _advise_with_model, 4),
+        ("trainwright", "p.plan", "", _advise, 2),
+    )
+    return tuple(
+        FuzzTarget(
+            name=f"{name}-advise",
+            kind="text",
+            file=file,
+            call=call,
+            weight=weight,
+            seeds=(*((own.encode(),) if own else ()), made(name)),
+        )
+        for name, file, own, call, weight in listed
     )
 
 

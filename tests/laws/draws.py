@@ -30,7 +30,7 @@ CLUSTERS = ("h100:16", "a100-40gb:64", "v100-16gb:8", "gb200:144", "tpu-v4:32", 
 BATCHES = (48, 96, 192, 1024)
 # Knobs that are legal with all others, and the values that are drawn for them.
 FREE = {
-    "recompute": range(len(RECOMPUTES)),
+    "recompute": [RECOMPUTES.index(each) for each in ("none", "norm", "selective", "mlp", "moe", "full")],
     "offload": range(len(OFFLOADS)),
     "precision": (PRECISIONS.index("bf16"), PRECISIONS.index("fp8")),
     "overlap": (0, 1),

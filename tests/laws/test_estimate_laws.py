@@ -16,6 +16,7 @@ from trainwright.estimate.network import links
 from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
+from trainwright.plan.recompute_modules import NAMES, RECOMPUTES, SELECTIVE
 from trainwright.plan.strategy import SCHEDULES, Strategies, join_strategies, parse_strategy
 from trainwright.search.space import layer_count
 
@@ -157,14 +158,28 @@ def test_offloading_trades_time_for_memory(question: Question) -> None:
 @given(questions())
 def test_recomputation_never_makes_a_step_faster_while_activations_stay(question: Question) -> None:
     stays = _with(question.strategies, "offload", 0)
-    none, selective, full = (estimate(question.job, _with(stays, "recompute", r)).step_s for r in range(3))
-    assert (selective >= none * (1 - 1e-9)).all()
+    sets = ("none", "norm", SELECTIVE, "full")
+    none, norm, selective, full = (
+        estimate(question.job, _with(stays, "recompute", RECOMPUTES.index(each))).step_s for each in sets
+    )
+    assert (norm >= none * (1 - 1e-9)).all()
+    assert (selective >= norm * (1 - 1e-9)).all()
     assert (full >= selective * (1 - 1e-9)).all()
+
+
+@given(questions(), st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)))
+def test_more_modules_take_no_less_time(question: Question, some: set[str], more: set[str]) -> None:
+    stays = _with(_with(question.strategies, "offload", 0), "recompute_layers", 0)
+    less_s, more_s = (
+        estimate(question.job, _with(stays, "recompute", RECOMPUTES.index("+".join(each) or "none"))).step_s
+        for each in (some, some | more)
+    )
+    assert (more_s >= less_s * (1 - 1e-9)).all()
 
 
 @given(questions())
 def test_the_more_layers_recompute_the_longer_a_step_and_the_less_it_keeps(question: Question) -> None:
-    stays = _with(_with(question.strategies, "offload", 0), "recompute", 2)
+    stays = _with(_with(question.strategies, "offload", 0), "recompute", RECOMPUTES.index("full"))
     counts = [estimate(question.job, _with(stays, "recompute_layers", count)) for count in (1, 2, 5, 0)]
     for less, more in pairwise(counts):
         assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
@@ -196,7 +211,7 @@ def test_zero_bubble_is_never_slower_than_1f1b(question: Question) -> None:
 @given(questions())
 def test_recomputation_trades_time_for_memory(question: Question) -> None:
     stays = _with(question.strategies, "offload", 0)
-    none, full = (estimate(question.job, _with(stays, "recompute", r)) for r in (0, 2))
+    none, full = (estimate(question.job, _with(stays, "recompute", r)) for r in (0, RECOMPUTES.index("full")))
     assert (full.step_s >= none.step_s * (1 - 1e-9)).all()
     # The layer being recomputed is whole for a moment, so a stage of one layer may gain nothing.
     deep = question.strategies.pp * 4 <= layer_count(question.job.graph)
@@ -261,7 +276,7 @@ def _states(job: Job, strategies: Strategies) -> list[State]:
     """The state of the first, second and last stage of each strategy."""
     where = links(job)
     shapes, shape = distinct_shapes(strategies)
-    layers, *parts = model_parts(job, where, shapes)
+    layers, *parts = model_parts(job, where, shapes, ("none",))
     layer, first, last = parts
     states = []
     for at in range(len(strategies)):

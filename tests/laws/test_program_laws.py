@@ -30,6 +30,8 @@ MODELS = cases(st.sampled_from(TINY).map(tiny))
 STRATEGIES = (
     "dp2 tp2 sp", "tp4 sp dp2 zero1", "dp2 pp2 1f1b", "pp2 tp2 dp2", "dp2 pp2 zb", "cp2 tp2 ring",
     "cp2 tp2 allgather", "dp4 zero2", "dp2 tp2 zero3 full", "dp2 tp2 selective",
+    "dp2 tp2 sp recompute=mlp", "dp2 tp2 recompute=core_attn", "dp2 tp2 sp recompute=dots",
+    "dp2 cp2 ring recompute=norm+rope+context+out_proj+residual",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from trainwright.plan.strategy import Strategy, parse_strategy
 
 PARSING = Path(__file__).with_name("bridge_parsing.py")
 STRATEGIES = (
-    "dp8 mb1 zero0 bf16", "dp8 tp4 sp pp4 vpp2 interleaved mb2 zero1 selective bf16",
+    "dp8 mb1 zero0 bf16", "dp8 tp4 sp pp4 vpp2 interleaved mb2 zero1 recompute=mlp bf16",
     "dp8 pp2 mb1 zero1 full4 fp32", "dp16 mb1 zero3 bf16", "dp8 tp2 sp ep4 mb1 zero1 offload-optimizer bf16",
     "dp8 pp2 vpp2 interleaved mb1 zero1 hsdp4 fp8 no-overlap", "dp4 cp2 allgather mb1 zero2 full fp16",
     "dp2 tp2 pp4 mb1 zero1 order=tp-pp-dp bf16", "dp1 mb1 offload-optimizer bf16",
@@ -34,7 +34,8 @@ def expected(plan: Strategy) -> dict[str, object]:
     distributed = plan.zero > 0 or plan.offload == "optimizer"
     return {
         "degrees": [plan.dp, plan.tp, plan.cp, plan.pp, plan.vpp, plan.ep], "sp": plan.sp,
-        "recompute": plan.recompute, "distributed": [distributed] * 2, "fsdp": sharded.get(plan.zero, ""),
+        "recompute": "selective" if plan.recompute == "mlp" else plan.recompute,
+        "distributed": [distributed] * 2, "fsdp": sharded.get(plan.zero, ""),
         "instances": plan.dp * plan.cp // plan.shard if plan.shard else 1,
         "overlap": [plan.overlap, plan.overlap and plan.zero > 0, plan.overlap and plan.vpp > 1],
         "offload": plan.offload == "optimizer", "dtype": dtypes.get(plan.precision, "torch.bfloat16"),

@@ -17,12 +17,12 @@ from trainwright.plan.strategy import Strategy, parse_strategy
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchtitan") is None, reason="needs torchtitan")
 PARSING = Path(__file__).with_name("torchtitan_parsing.py")
 CASES = (
-    ("llama3-8b", "dp8 mb2 zero3 selective bf16"),
+    ("llama3-8b", "dp8 mb2 zero3 recompute=dots bf16"),
     ("llama3-8b", "dp8 mb1 zero3 full"),  # fp8 is built on devices that have it only
     ("llama3-70b", "dp8 tp8 sp pp4 vpp4 interleaved mb1 zero2 full bf16"),
     ("llama3-70b", "dp16 tp4 mb1 zero3 hsdp4 fp32"),
     ("qwen3-14b", "dp2 cp4 allgather tp8 sp pp2 mb1 zero3 gpipe bf16"),
-    ("qwen3-30b-a3b", "dp16 ep8 mb1 zero3 selective bf16"),
+    ("qwen3-30b-a3b", "dp16 ep8 mb1 zero3 recompute=dots bf16"),
 )
 
 
@@ -51,5 +51,5 @@ def test_torchtitan_builds_every_configuration(tmp_path: Path) -> None:
         assert told["local"] == plan.micro_batch * (8 if plan.pp > 1 else 1)
         assert told["layers"] == load_model(model).layers
         assert told["stages"] == plan.pp * plan.vpp
-        policy = {"none": "NoneType", "selective": "SelectiveAC.Config", "full": "FullAC.Config"}
+        policy = {"none": "NoneType", "dots": "SelectiveAC.Config", "full": "FullAC.Config"}
         assert told["checkpoint"] == policy[plan.recompute]

@@ -47,6 +47,7 @@ def test_plans_are_those_of_the_command_line() -> None:
     assert plans.best.step_s == tree["plans"][0]["step_s"]
     assert len(plans.to_dataframe()) == len(plans) == 3
     assert str(plans.strategy) in plans._repr_html_()
+    assert [len(each) for each in plans.variants] == [each["variants"] for each in tree["plans"]]
 
 
 def test_a_winner_is_simulated_and_exported_as_it_is() -> None:

@@ -8,6 +8,8 @@ from trainwright.units import (
     parse_quantity,
     parse_whole,
     render_bytes,
+    render_count,
+    render_dollars,
     render_duration,
     render_si,
 )
@@ -149,3 +151,24 @@ def test_a_plain_number_has_no_unit_and_is_above_zero() -> None:
 )
 def test_money_and_rates_have_units(text: str, unit: str, value: float) -> None:
     assert parse_quantity(text, unit) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(15e12, "15T"), (161e9, "161B"), (8.39e6, "8.39M"), (12_000.0, "12k"), (7.0, "7")]
+)
+def test_counts_have_a_letter(value: float, text: str) -> None:
+    assert render_count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12_030_263.0, "$12.0M"),
+        (128e6, "$128M"),
+        (23_509.0, "$23.5k"),
+        (2.4094, "$2.41"),
+        (float("inf"), "$inf"),
+    ],
+)
+def test_dollars_have_three_digits(value: float, text: str) -> None:
+    assert render_dollars(value) == text

@@ -41,6 +41,8 @@ def test_a_catalog_model_is_planned_and_its_numbers_are_the_commands(
     best = json.loads(capsys.readouterr().out)["plans"][0]
     assert fact(page, "the best strategy") == best["strategy"]["text"]
     assert fact(page, "MFU") == f"{100 * best['mfu']:.1f} %"
+    first = page.locator("table").first.locator("tbody tr").first
+    assert first.locator("td").last.inner_text() == str(best["variants"])
     page.screenshot(path=str(pictures / "plan.png"), full_page=True)
 
 

@@ -82,3 +82,8 @@ def test_what_is_not_written_as_it_must_be_is_told_with_an_example(
         urlopen(request)
     assert refused.value.code == 422
     assert text in json.load(refused.value)["error"]
+
+
+def test_all_variants_of_a_plan_can_be_asked_for() -> None:
+    assert "--all-variants" in Plan(model="gpt2-xl", all_variants=True).command()
+    assert "--all-variants" not in Plan(model="gpt2-xl").command()

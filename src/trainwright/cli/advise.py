@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainwright.cli import optimizer
+
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
     from trainwright.export.reading.configured import Configured
@@ -18,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "config",
         metavar="CONFIG",
         help="a file of Megatron-LM's arguments (or the script around them), torchtitan's TOML, Python "
-        "(FILE.py:FUNCTION) or flags, DeepSpeed's JSON, an answer of trainwright plan --json, or a strategy "
+        "(FILE.py:FUNCTION) or flags, Megatron-Bridge's Python, DeepSpeed's JSON, YAML of accelerate, "
+        "MaxText or nanotron, a plan that export wrote, an answer of trainwright plan --json, or a strategy "
         '("dp8 tp4 pp2 mb1 zero1 1f1b")',
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
@@ -42,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
@@ -63,22 +67,24 @@ def run(options: argparse.Namespace) -> int:
     found = advised(options)
     save_advised(options, found)
     if options.json == "-":
-        print(render_json(_tree(found.notes, found.configured, found.advice)), end="")
+        print(render_json(_tree(found)), end="")
     else:
-        _show(*found)
+        _show(found)
     return 0
 
 
 def advised(options: argparse.Namespace) -> Advised:
     """Advice on the configuration that the options name."""
-    from trainwright.cli.configured import parse_configured, parse_job
+    from trainwright.cli.configured import legality_notes, parse_configured, parse_job
     from trainwright.search.advice import advise
 
     configured = parse_configured(options)
     subject, job = parse_job(options, configured)
     configured = replace(configured, global_batch=int(job.global_batch))
-    notes = (subject.title, *_notes(options, configured, subject), *subject.basis)
-    return Advised(notes, configured, subject, advise(job, configured.strategy))
+    refused = legality_notes(configured, subject, job)
+    notes = (subject.title, *_notes(options, configured, subject), *refused, *subject.basis)
+    advice = advise(job, configured.strategy, spread=subject.memory_spread)
+    return Advised(notes, configured, subject, advice)
 
 
 def save_advised(options: argparse.Namespace, found: Advised) -> None:
@@ -87,12 +93,11 @@ def save_advised(options: argparse.Namespace, found: Advised) -> None:
     from trainwright.report.files import render_json
 
     if options.json and options.json != "-":
-        text = render_json(_tree(found.notes, found.configured, found.advice))
-        save_text(Path(options.json), text)
+        save_text(Path(options.json), render_json(_tree(found)))
 
 
 def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subject") -> tuple[str, ...]:
-    from trainwright.cli.subject import batch_note
+    from trainwright.cli.batch import batch_note
 
     return (
         f"{options.config}: {configured.strategy}",
@@ -101,24 +106,29 @@ def _notes(options: argparse.Namespace, configured: "Configured", subject: "Subj
     )
 
 
-def _tree(notes: tuple[str, ...], configured: "Configured", advice: "Advice") -> Mapping[str, object]:
+def _tree(found: Advised) -> Mapping[str, object]:
+    configured, advice = found.configured, found.advice
+
     def change(each: "Change") -> dict[str, object]:
         return {"idea": each.idea, "gain": each.gain, "before": each.before, "after": each.after}
 
     return {
-        "notes": notes, "configured": configured.strategy, "global_batch": configured.global_batch,
+        "notes": found.notes, "configured": configured.strategy, "global_batch": configured.global_batch,
         "today": advice.today, "alone": [change(each) for each in advice.alone],
         "steps": [change(each) for each in advice.steps], "best": advice.best,
+        "published_recipe": advice.published,
     }  # fmt: skip
 
 
-def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", advice: "Advice") -> None:
+def _show(found: Advised) -> None:
+    from trainwright.cli.recipe_lines import recipe_lines, today_line
     from trainwright.report import tables
     from trainwright.units import render_bytes, render_duration
 
+    configured, subject, advice = found.configured, found.subject, found.advice
     console = tables.open_console()
     tokens = configured.global_batch * subject.seq / subject.cluster.count
-    capacity = subject.cluster.device.memory[0].capacity_bytes
+    capacity = subject.cluster.device.memory[0].usable_bytes
 
     def figures(each: "Rated") -> list[str]:
         fit = "" if each.fits else " (does not fit)"
@@ -134,7 +144,7 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
         ]  # fmt: skip
 
     headers = ["change", "to", "speed", "step", "tok/s/dev", "memory"]
-    tables.show(console, *notes, "")
+    tables.show(console, *found.notes, "")
     today = ["today", str(configured.strategy), "", *figures(advice.today)]
     tables.show(console, tables.table("Today", headers, [today], left=2))
     if not advice.today.fits:
@@ -151,6 +161,9 @@ def _show(notes: tuple[str, ...], configured: "Configured", subject: "Subject", 
         better = f"{gain:+.1%}" if advice.today.fits else "fits"
         last = ["best of all", str(advice.best.strategy), better, *figures(advice.best)]
         tables.show(console, tables.table("All of them", headers, [last], left=2))
+    if advice.published:
+        said = (*recipe_lines(advice.published), today_line(advice.published, advice.today.step_s))
+        tables.show(console, "Published recipe", *(tables.indented(console, line) for line in said), "")
 
 
 def _words(change: "Change") -> str:

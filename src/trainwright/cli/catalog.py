@@ -15,12 +15,14 @@ class Kind:
     headers: Sequence[str]
     row: Callable[[str], Sequence[str]]
     entry: Callable[[str], object]
+    show: Callable[[str], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("kind", nargs="?", metavar="KIND", help="devices, networks, models or stacks")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show one entry in full")
+    shown = "show one entry in full; of a device with the document of each figure"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=shown)
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
 
 
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(render_json(_tree(kinds, options.kind, options.name)), end="")
     elif options.name:
-        _show_entry(kinds[options.kind].entry(options.name))
+        kinds[options.kind].show(options.name)
     else:
         for kind in [options.kind] if options.kind else KINDS:
             _show_list(kind, kinds[kind], whole=bool(options.kind))
@@ -146,33 +148,30 @@ def _short(source: str) -> str:
 
 
 def _kinds() -> Mapping[str, Kind]:
+    from trainwright.cli.device_entry import device_entry, show_device
     from trainwright.cluster.load import device_names, network_names
-    from trainwright.cost.load import stack_entries
     from trainwright.model.load import model_names
+    from trainwright.stack.load import stack_entries
 
     return {
         "devices": Kind(
-            names=device_names, entry=_device, row=_device_row,
+            names=device_names, entry=device_entry, row=_device_row, show=show_device,
             headers=("name", "source", "bf16", "memory", "bandwidth", "power", "price"),
         ),
         "networks": Kind(
-            names=network_names, entry=_network, row=_network_row, headers=("name", "source", "levels"),
+            names=network_names, entry=_network, row=_network_row,
+            show=lambda name: _show_entry(_network(name)), headers=("name", "source", "levels"),
         ),
         "models": Kind(
-            names=model_names, entry=_model, row=_model_row,
+            names=model_names, entry=_model, row=_model_row, show=lambda name: _show_entry(_model(name)),
             headers=("name", "source", "parameters", "layers", "hidden", "seq"),
         ),
         "stacks": Kind(
             names=lambda: tuple(stack_entries()), entry=_stack, row=_stack_row,
+            show=lambda name: _show_entry(_stack(name)),
             headers=("name", "description"),
         ),
     }  # fmt: skip
-
-
-def _device(name: str) -> object:
-    from trainwright.cluster.load import load_device
-
-    return load_device(name)
 
 
 def _device_row(name: str) -> Sequence[str]:
@@ -185,7 +184,7 @@ def _device_row(name: str) -> Sequence[str]:
         name,
         _short(device.source),
         render_si(device.peak("bf16"), "FLOP/s"),
-        render_bytes(memory.capacity_bytes),
+        render_bytes(memory.usable_bytes),
         render_si(memory.bytes_per_s, "B/s"),
         render_si(device.peak_w, "W"),
         f"{device.price_per_hour:g} $/h",
@@ -199,7 +198,7 @@ def _device_figures(name: str) -> Mapping[str, object]:
     device = load_device(name)
     return {
         "network": device.network, "flops_per_s": device.peak("bf16"),
-        "memory_bytes": device.memory[0].capacity_bytes, "memory_bytes_per_s": device.memory[0].bytes_per_s,
+        "memory_bytes": device.memory[0].usable_bytes, "memory_bytes_per_s": device.memory[0].bytes_per_s,
         "dollars_per_hour": device.price_per_hour,
     }  # fmt: skip
 
@@ -261,7 +260,8 @@ def _model_row(name: str) -> Sequence[str]:
 
 
 def _stack(name: str) -> object:
-    from trainwright.cost.load import load_constants, stack_entries, stack_name
+    from trainwright.cost.load import load_constants
+    from trainwright.stack.load import stack_entries, stack_name
 
     entry = stack_entries()[stack_name(name)]
     return {
@@ -274,6 +274,6 @@ def _stack(name: str) -> object:
 
 
 def _stack_row(name: str) -> Sequence[str]:
-    from trainwright.cost.load import stack_entries
+    from trainwright.stack.load import stack_entries
 
     return name, stack_entries()[name].description

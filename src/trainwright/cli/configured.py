@@ -5,19 +5,23 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.cli.batch import parse_batch
 from trainwright.cli.named_plan import is_file
-from trainwright.cli.subject import Subject, parse_batch, parse_subject
+from trainwright.cli.subject import Subject, parse_subject
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.types import Job
+from trainwright.export.canonical import canonical
 from trainwright.export.divides import check_divides
+from trainwright.export.gaps import said, written
 from trainwright.export.reading.configured import Configured, StatedSettings
 from trainwright.export.reading.read import read_file, read_text
 from trainwright.model.architecture import Architecture
 from trainwright.model.load import load_model
 from trainwright.plan.expand import count_microbatches
-from trainwright.plan.strategy import PRECISIONS, parse_strategy
+from trainwright.plan.legality import discouraged, plan_facts, violations
+from trainwright.plan.strategy import PRECISIONS, parse_strategy, stack_strategies
 from trainwright.search.usual import MOST_BATCH, check_batch
 from trainwright.units import parse_whole
 
@@ -27,7 +31,7 @@ _MOST_VOCAB = 100_000_000
 def parse_configured(options: argparse.Namespace) -> Configured:
     """What CONFIG says, on the devices of the cluster."""
     cluster = load_cluster(options.cluster)
-    stated = _stated(options, cluster.count)
+    stated = _stated(options, cluster)
     path, function = _path_and_function(options.config)
     if is_file(path):
         return read_file(Path(path), replace(stated, function=function))
@@ -57,7 +61,7 @@ def _of_strategy(options: argparse.Namespace, cluster: Cluster, stated: StatedSe
     return Configured(strategy=strategy, global_batch=0, stack="")
 
 
-def _stated(options: argparse.Namespace, devices: int) -> StatedSettings:
+def _stated(options: argparse.Namespace, cluster: Cluster) -> StatedSettings:
     """What the user states where CONFIG leaves it open."""
     variables = {}
     for text in options.set or ():
@@ -71,7 +75,8 @@ def _stated(options: argparse.Namespace, devices: int) -> StatedSettings:
     if precision and precision not in PRECISIONS:
         raise UnknownName("--precision", precision, PRECISIONS)
     return StatedSettings(
-        devices=devices, architecture=load_model(options.model) if options.model else None,
+        devices=cluster.count, device_family=cluster.device.family,
+        architecture=load_model(options.model) if options.model else None,
         micro_batch=_whole(options.micro_batch, "--micro-batch", MOST_BATCH),
         global_batch=_whole(options.batch, "--batch", MOST_BATCH),
         vocab=_whole(options.vocab, "--vocab", _MOST_VOCAB), precision=precision, variables=variables,
@@ -100,7 +105,8 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
     stated.model = options.model or configured.model
     stated.seq = options.seq or (str(configured.seq) if configured.seq else None)
     stated.stack = options.stack or configured.stack or None
-    stated.batch_tokens = None
+    stated.optimizer = options.optimizer or configured.optimizer
+    stated.grad_dtype = options.grad_dtype or configured.grad_dtype
     architecture = _architecture(options, stated.model, configured)
     subject = parse_subject(stated, architecture=architecture)
     batch = configured.global_batch
@@ -116,6 +122,27 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
         seq=subject.seq, global_batch=batch,
     )  # fmt: skip
     return subject, job
+
+
+def legality_notes(configured: Configured, subject: Subject, job: Job) -> tuple[str, ...]:
+    """What the software would refuse of a configuration, a line each, and what it advises against."""
+    able, strategy = subject.stack.capability, configured.strategy
+    facts = plan_facts(
+        subject.graph, seq=subject.seq, global_batch=int(job.global_batch),
+        device_family=subject.cluster.device.family,
+        optimizer=subject.stack.optimizer.name if subject.stack.optimizer else "",
+        grad_dtype=subject.stack.grad_dtype,
+    )  # fmt: skip
+    stated = {"optimizer": facts.optimizer, "grad_dtype": facts.grad_dtype}
+    rows = stack_strategies([canonical(strategy)])
+    found = configured.refused or tuple(
+        f"The software would refuse {said(each.knob)} "
+        f"{stated.get(each.knob) or written(getattr(strategy, each.knob))}: {each.reason(strategy)}."
+        for each in violations(able, rows, facts)
+    )
+    if discouraged(able, rows, facts)[0]:
+        found += (f"{able.title} advises against zero {strategy.zero} with tp or cp before Blackwell.",)
+    return found
 
 
 def _architecture(options: argparse.Namespace, model: str | None, configured: Configured) -> Architecture:

@@ -48,6 +48,7 @@ def curve_lines(sizing: Sizing) -> Iterator[str]:
     yield f"Smallest within {sizing.limits}: {_point(sizing.smallest)}"
     if sizing.limits.max_dollars < inf and sizing.fastest is not sizing.smallest:
         yield f"Fastest within them: {_point(sizing.fastest)}"
+    yield from sizing.remarks.values()
 
 
 def _point(summary: Summary) -> str:
@@ -67,6 +68,7 @@ def curve_json(sizing: Sizing) -> Mapping[str, object]:
         "smallest": sizing.smallest.devices,
         "fastest": sizing.fastest.devices,
         "curve": _rows(sizing),
+        "batch_remarks": {str(count): text for count, text in sizing.remarks.items()},
     }
 
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.cli import optimizer
 from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="N", help="sequences per step")
     parser.add_argument("--seq", metavar="N", help="tokens per sequence (default: the model's)")
     parser.add_argument("--stack", metavar="NAME", help="software that durations are predicted for (chakra)")
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--per-class", action="store_true", help="chakra: a trace for each class of ranks, and a map of ranks"
     )
@@ -77,7 +79,9 @@ def text_of(options: argparse.Namespace) -> "tuple[Handed, str]":
         rule = f"says nothing to {target.name} without a model"
         refuse_given(options, ("seq",), rule, "state --model too, or leave it out")
     _check_islands(options, handed)
+    _check_optimizer(options)
     if handed.handover is None:
+        refuse_given(options, ("optimizer", "grad_dtype"), "is for strategies, and this plan is of none")
         refuse_given(options, ("lenient",), "is for strategies, and this plan is written whole or not at all")
         return handed, _general_text(options, handed)
     if not options.lenient:
@@ -85,15 +89,32 @@ def text_of(options: argparse.Namespace) -> "tuple[Handed, str]":
     return handed, export_text(handed.handover, options.to, lenient=options.lenient, notes=handed.notes)
 
 
+def _check_optimizer(options: argparse.Namespace) -> None:
+    """Raise for an optimizer or gradients that the target's software does not have.
+
+    Launchers start our own runtime, unless you change the line that they start.
+    """
+    from trainwright.cost.chosen_optimizer import check_optimizer
+    from trainwright.export.gaps import target_capability
+    from trainwright.export.targets import TARGETS
+
+    if options.lenient and TARGETS[options.to].stack:
+        return
+    capability = target_capability(TARGETS[options.to].stack or "trainwright")
+    stated = (options.optimizer or "", options.grad_dtype or "")
+    check_optimizer(capability, *stated, optimizer.OPTIONS, "target")
+
+
 def _check_usual_precision(options: argparse.Namespace, handed: "Handed") -> None:
     """Raise if a plan states no precision, and the target does not have the usual one of the cluster."""
     from trainwright.errors import BadInput
+    from trainwright.export.gaps import capability_gaps, target_capability
     from trainwright.export.targets import TARGETS
 
     target, device = TARGETS[options.to], handed.usual_of
     if device is None or handed.handover is None:
         return
-    for gap in target.gaps(handed.handover):
+    for gap in capability_gaps(handed.handover, target_capability(target.stack)):
         if gap.knob == "precision":
             rule = f"{device.name} usually trains in {device.usual_precision}, and {gap.reason}"
             remedy = "state a precision in the plan, or use --lenient"

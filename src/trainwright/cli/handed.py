@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan
 from trainwright.cli.subject import cluster_json
@@ -70,10 +70,10 @@ def parse_handed(options: argparse.Namespace) -> Handed:
         return replace(handed, notes=(*handed.notes, *_other_cluster(found, place)))
     place = place_of(options)
     if is_file(text):
-        return _of_plan(_with_batch(options, load_plan(Path(text))), place)
+        return _of_plan(options, _with_batch(options, load_plan(Path(text))), place)
     words = text.split()
     if words and is_zoo(words):
-        return _of_plan(_zoo(text, options, place), place)
+        return _of_plan(options, _zoo(text, options, place), place)
     strategy = parse_strategy(text)
     if place.cluster is None or set(PRECISIONS) & set(words):
         return _of_strategy(options, strategy, place)
@@ -103,11 +103,37 @@ def _load_answer(text: str) -> Mapping[str, Any]:
         best = tree["plans"][0]
         known: dict[str, Any] = {"model": str(tree["model"]), "cluster": _cluster_text(tree["cluster"])}
         known |= {"global_batch": int(best["global_batch"]), "seq": int(best["seq"])}
+        known |= {name: str(tree.get(name) or "") for name in ("stack", "optimizer", "grad_dtype")}
         return known | {"strategy": {"text": str(best["strategy"]["text"])}}
     except OSError as error:
         raise BadInput("plan", text, f"cannot be read ({error.strerror})", remedy) from None
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise BadInput("plan", text, "is no answer of trainwright plan", remedy) from None
+
+
+def adopt_answer(options: argparse.Namespace) -> None:
+    """If PLAN is an answer of `trainwright plan --json`, put its best strategy there, and what it says of
+    batch, length, software and optimizer where the user states nothing.
+    """
+    text = " ".join(options.plan)
+    if not (text.endswith(".json") and is_file(text)) or options.algorithm or options.islands:
+        return
+    if _is_of_islands(text):
+        return
+    found = _load_answer(text)
+    options.plan = [found["strategy"]["text"]]
+    if not options.batch_tokens:
+        options.batch = options.batch or str(found["global_batch"])
+    options.seq = options.seq or str(found["seq"])
+    for name in ("stack", "optimizer", "grad_dtype"):
+        setattr(options, name, getattr(options, name) or found[name] or None)
+
+
+def _is_of_islands(text: str) -> bool:
+    try:
+        return "algorithms" in json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def _cluster_text(where: Mapping[str, Any]) -> str:
@@ -129,6 +155,8 @@ def _adopt(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     """Fill in what the answer says and the user does not."""
     options.seq = options.seq or str(found["seq"])
     options.batch = options.batch or str(found["global_batch"])
+    for name in ("optimizer", "grad_dtype"):
+        setattr(options, name, getattr(options, name) or found[name] or None)
     for name in ("model", "cluster"):
         if getattr(options, name):
             continue
@@ -145,7 +173,7 @@ def _of_strategy(options: argparse.Namespace, strategy: Strategy, place: Place) 
     batch, how = _batch(options, strategy, place)
     handover = Handover(
         strategy=strategy, global_batch=batch, seq=place.seq, model=place.model,
-        architecture=place.architecture, per_node=place.per_node,
+        architecture=place.architecture, per_node=place.per_node, **_stated(options, place),
     )  # fmt: skip
     if place.architecture:  # these tell what the model does not allow
         check_divides(strategy, place.architecture, place.seq)
@@ -198,7 +226,21 @@ def _with_batch(options: argparse.Namespace, plan: Plan) -> Plan:
     return plan
 
 
-def _of_plan(plan: Plan, place: Place) -> Handed:
+class _StatedState(TypedDict):
+    optimizer: str
+    grad_dtype: str
+    device_family: str
+
+
+def _stated(options: argparse.Namespace, place: Place) -> _StatedState:
+    """What is known of the state that is kept: its optimizer, its gradients, and the devices that keep it."""
+    return _StatedState(
+        optimizer=options.optimizer or "", grad_dtype=options.grad_dtype or "",
+        device_family=place.cluster.device.family if place.cluster else "",
+    )  # fmt: skip
+
+
+def _of_plan(options: argparse.Namespace, plan: Plan, place: Place) -> Handed:
     """A plan that was written down: as its strategy if it is the plan of one, else as it is."""
     _check_cluster(plan.devices, plan.precision, place)
     strategy = _strategy_of(plan, place)
@@ -206,7 +248,7 @@ def _of_plan(plan: Plan, place: Place) -> Handed:
         return Handed(title=plan.name, notes=(), plan=plan, per_node=place.per_node, seq=place.seq)
     handover = Handover(
         strategy=strategy, global_batch=plan.batch * plan.microbatches, seq=place.seq, model=place.model,
-        architecture=place.architecture, per_node=place.per_node,
+        architecture=place.architecture, per_node=place.per_node, **_stated(options, place),
     )  # fmt: skip
     return Handed(title=plan.name, notes=(), handover=handover, plan=plan, per_node=place.per_node)
 
@@ -220,9 +262,5 @@ def _strategy_of(plan: Plan, place: Place) -> Strategy | None:
     if place.architecture is None:
         raise BadInput("plan", plan.name, "can be told from others only with its model", "state --model")
     graph, batch = build_graph(place.architecture), plan.batch * plan.microbatches
-    same = any(
-        expand(strategy, graph, batch, fused=fused, balanced=balanced) == plan
-        for fused in (True, False)
-        for balanced in (False, True)
-    )
+    same = any(expand(strategy, graph, batch, balanced=balanced) == plan for balanced in (False, True))
     return strategy if same else None

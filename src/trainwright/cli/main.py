@@ -19,7 +19,7 @@ COMMANDS = {
     "compare": "a predicted and a measured step side by side, and what makes the difference",
     "sweep": "a design space: the best strategy of each cluster, model and knob along its axes, as a dataset",
     "calibrate": "a device's efficiencies refined by a trace of PyTorch's profiler",
-    "advise": "how good a configuration of Megatron-LM, torchtitan or DeepSpeed is, and what to change in it",
+    "advise": "how good a configuration of Megatron-LM, torchtitan or others is, and what to change in it",
     "export": "a plan for the tool that runs it: megatron, torchtitan, deepspeed, slurm, chakra, and others",
     "study": "published comparisons, run anew by simulation",
     "catalog": "the devices, networks, models and stacks that are known, and from where",

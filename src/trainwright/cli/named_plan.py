@@ -93,7 +93,7 @@ def _is_knob(word: str) -> bool:
 
 
 def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
-    strategy = parse_strategy(text)
+    strategy = parse_strategy(text, unfused=subject.stack.attention == "unfused")
     if not set(PRECISIONS) & set(text.split()):
         strategy = replace(strategy, precision=subject.cluster.device.usual_precision)
     count = subject.cluster.count
@@ -104,9 +104,7 @@ def _of_strategy(text: str, subject: Subject, batch: int) -> NamedPlan:
         )  # fmt: skip
     check_size(len(wire(subject.graph)), count_microbatches(strategy, batch))
     stack = subject.stack
-    plan = expand(
-        strategy, subject.graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages
-    )
+    plan = expand(strategy, subject.graph, batch, balanced=stack.balanced_stages)
     return NamedPlan(plan=plan, strategy=strategy)
 
 

@@ -1,5 +1,6 @@
 """What came of simulating a plan that a user asked about."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainwright.cli.subject import Subject
@@ -13,13 +14,15 @@ from trainwright.simulate.whole import Simulated
 class Outcome:
     """What was asked about, what to say of it first, the simulated step and its account.
 
-    Of a plan of islands the step is that of one, the account that of all, and `apart` has their round.
+    `batch` has the sequences of a step and what was asked for. Of a plan of islands the step is that of one,
+    the account that of all, and `apart` has their round.
     """
 
     subject: Subject
     notes: tuple[str, ...]
     simulated: Simulated
     account: Account
+    batch: Mapping[str, object]
     apart: SimulatedApart | None = None
 
     @property

@@ -46,6 +46,7 @@ def wanted(options: argparse.Namespace) -> bool:
 
 def plan_page(request: "Request", answer: "Answer | None", figures: "Sequence[Figure]", asked: str) -> "Page":
     """The report of a plan; without an answer, of what was asked only."""
+    from trainwright.cli.recipe_lines import recipe_lines
     from trainwright.report import tables
     from trainwright.report.page import Page
 
@@ -63,10 +64,13 @@ def plan_page(request: "Request", answer: "Answer | None", figures: "Sequence[Fi
         return page
     winner = answer.summaries[0]
     shown = [
-        tables.plans_table(answer.summaries), tables.breakdown_table(winner), tables.memory_table(winner),
-        tables.what_if_table(answer.what_if, winner.strategy, answer.compared),
+        tables.plans_table(answer.summaries, answer.variant_counts), tables.breakdown_table(winner),
+        tables.memory_table(winner),
+        tables.what_if_table(answer.what_if, answer.winners, answer.compared),
     ]  # fmt: skip
-    lines = (f"Best: {winner.strategy}", *tables.headline(winner), *answer.limits)
+    published = recipe_lines(answer.published) if answer.published else ()
+    compared = [f"Published recipe: {published[0]}", *published[1:]] if published else []
+    lines = (answer.best_line, *tables.headline(winner), *answer.limits, *compared)
     return replace(page, answer=lines, tables=table_rows(shown))
 
 

@@ -2,7 +2,17 @@
 
 import argparse
 
-from trainwright.cli import cost, interruptions, limits, money, pages, target
+from trainwright.cli import (
+    batch_options,
+    cost,
+    interruptions,
+    limits,
+    memory_limit,
+    money,
+    optimizer,
+    pages,
+    target,
+)
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.refusal import refuse_given
 
@@ -13,14 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "model", metavar="MODEL", help="a catalog name, a Hugging Face config.json, or a TOML file"
     )
     parser.add_argument("cluster", metavar="CLUSTER", help='"h100:512", "h100:512@aws-p5", or a TOML file')
-    batch = parser.add_mutually_exclusive_group()
-    batch.add_argument("--batch", metavar="N", help="sequences per step")
-    batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
-    batch.add_argument(
-        "--batch-range",
-        metavar="A:B",
-        help="compare A, 2A, 4A ... B sequences per step, per token (see --critical-batch)",
-    )
+    batch_options.add_arguments(parser, exact="sequences per step", ranges=True)
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument(
         "--change", action="append", default=[], metavar="RESOURCE=X",
@@ -29,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--precision",
         metavar="NAME",
@@ -36,11 +40,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--objective", default="time", metavar="NAME", help="time, cost, energy or memory")
     parser.add_argument(
-        "--fix", action="append", default=[], metavar="KNOB=VALUE", help="like pp=4 or recompute=full"
+        "--fix",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="like pp=4, recompute=full or recompute=norm+mlp",
     )
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")
-    parser.add_argument("--top", default="10", metavar="N", help="strategies to show (default: 10)")
+    memory_limit.add_arguments(parser)
+    parser.add_argument("--top", default="10", metavar="N", help="plans to show (default: 10)")
+    parser.add_argument(
+        "--all-variants",
+        action="store_true",
+        help="every strategy by itself, also those that differ neither in parallel degrees nor in sharding",
+    )
     parser.add_argument("--pareto", action="store_true", help="also the front of time against memory")
     parser.add_argument(
         "--flexible", action="store_true", help="also plans beyond knobs, where simulation says that they win"

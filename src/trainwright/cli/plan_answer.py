@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 # Options that speak of layers, tokens, sequences, or of a run's interruptions.
 _NOT_OF_TABLES = (
-    "batch_tokens", "batch_range", "seq", "objective", "fix", *(f"max_{knob}" for knob in LIMITED), "pareto",
+    "batch_tokens", "batch_range", "batch_tolerance", "seq", "objective", "fix", "pareto",
+    *(f"max_{knob}" for knob in LIMITED),
     "flexible", "tokens", "target_loss", "scaling_law", "critical_batch", "max_days", "max_dollars",
-    "devices_range", *interruptions.NAMES,
+    "devices_range", "all_variants", "oom_risk", "headroom", *interruptions.NAMES,
 )  # fmt: skip
 _OF_SMALLEST = ("max_days", "max_dollars")
 

@@ -24,8 +24,8 @@ from trainwright.report.island_tables import ALONE, advice_lines, island_lines, 
 from trainwright.report.islands import ApartSummary, summarize_apart
 from trainwright.report.summary import Summary, summarize
 from trainwright.search.check import check_constraints
-from trainwright.search.find import find_plans
 from trainwright.search.islands import Run, find_apart
+from trainwright.search.variants import find_winner
 from trainwright.units import parse_whole
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ApartAnswer:
 
         exact = self.exact
         shown = [islands_table(self.best_exact, self.exact_bytes, self.alone, self.found)]
-        shown += [tables.plans_table(exact.summaries)] if exact else []
+        shown += [tables.plans_table(exact.summaries, exact.variant_counts)] if exact else []
         lines = [line.strip() for each in self.found for line in island_lines(each)]
         refused = [f"{text}: {why}" for text, why in self.refused.items()]
         return Page(
@@ -131,12 +131,12 @@ def _alone(request: Request, devices: int) -> Summary | None:
     """Exact training of the whole batch on one island of so many devices; nothing if it does not fit."""
     job = request.question.job
     inner = replace(job, cluster=replace(job.cluster, count=devices))
-    question = replace(request.question, job=inner, top=1)
+    question = replace(request.question, job=inner)
     try:
         check_constraints(question)
     except BadInput:  # what is fixed is for the whole cluster
         return None
-    found = find_plans(question).best
+    found = find_winner(question)[1]
     if not len(found):
         return None
     return summarize(inner, stack_strategies([found.strategies[0]]), request.terms)[0]
@@ -147,7 +147,7 @@ def _options(
 ) -> tuple[list[Option], dict[str, str]]:
     """The best option of each algorithm; and for those without one, why."""
     found, refused = [], {}
-    question = replace(request.question, top=1)
+    question = replace(request.question, top=1, families=0)
     (batch,) = question.batches
     steps = request.terms.tokens / (batch * question.job.seq)
     run = Run(steps=steps, exact_s=exact.step_s if exact else None)
@@ -187,7 +187,7 @@ def _exact_bytes(request: Request, exact: Answer | None, inside: int) -> float |
     if job.cluster.count * count_microbatches(best.strategy, best.global_batch) > _MOST_LOWERED:
         return None
     plan = expand(
-        best.strategy, job.graph, best.global_batch, fused=job.stack.attention != "unfused",
+        best.strategy, job.graph, best.global_batch,
         balanced=job.stack.balanced_stages,
     )  # fmt: skip
     setting = Setting(

@@ -5,14 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainwright.cli.batch import SAMPLES_PER_DEVICE, parse_batch
 from trainwright.cli.money import parse_prices
-from trainwright.cli.subject import (
-    SAMPLES_PER_DEVICE,
-    Subject,
-    cluster_json,
-    parse_batch,
-    parse_subject,
-)
+from trainwright.cli.subject import Subject, cluster_json, parse_subject
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.types import Job
 from trainwright.report import recommender as shown

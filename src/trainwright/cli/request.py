@@ -2,17 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trainwright.cli.chosen_batch import ChosenBatches, choose_batches
 from trainwright.cli.knobs import LIMITED
-from trainwright.cli.subject import (
-    Subject,
-    parse_batch,
-    parse_subject,
-)
-from trainwright.cli.terms import parse_terms
+from trainwright.cli.memory_limit import parse_filled_share
+from trainwright.cli.subject import Subject, parse_subject
+from trainwright.cli.terms import Priced, parse_terms
 from trainwright.cluster.types import Device
-from trainwright.cost.constants import AXES, Stack
+from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
@@ -20,8 +18,19 @@ from trainwright.report.summary import Terms
 from trainwright.search.find import Question
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
-from trainwright.search.usual import MOST_BATCH, able_knobs, check_precision
+from trainwright.search.usual import able_knobs, check_able, check_precision
+from trainwright.stack.capability import AXES
 from trainwright.units import parse_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnbatchedRequest:
+    """A question whose batch is still to be chosen, its subject, and what its answer is priced with."""
+
+    subject: Subject
+    priced: Priced
+    question: Question
+    memory_note: str  # on the share of memory that plans may fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,64 +41,65 @@ class Request:
     terms: Terms
     notes: tuple[str, ...]
     pareto: bool
+    batch: ChosenBatches
 
 
 def parse_request(options: argparse.Namespace, devices: int | None = None) -> Request:
-    """The request that the options describe; on so many devices, if that is not up to the cluster."""
+    """The request that the options describe.
+
+    On so many devices, if that is not up to the cluster: then the batch is the same for every count, within
+    the tolerance.
+    """
+    asked = parse_unbatched(options, devices)
+    subject, question = asked.subject, asked.question
+    chosen = choose_batches(options, subject, question, is_sized=devices is not None)
+    first, notes = chosen.batches[0], asked.priced.notes([batch * subject.seq for batch in chosen.batches])
+    return Request(
+        question=replace(question, job=replace(question.job, global_batch=first), batches=chosen.batches),
+        terms=asked.priced.terms,
+        notes=(
+            subject.title, chosen.note, *notes, asked.memory_note, *subject.basis,
+            *_lacks(options, subject.stack),
+        ),
+        pareto=options.pareto,
+        batch=chosen,
+    )  # fmt: skip
+
+
+def parse_unbatched(options: argparse.Namespace, devices: int | None = None) -> UnbatchedRequest:
+    """What the options ask but for the batch; on so many devices, if that is not up to the cluster."""
     subject = parse_subject(options, devices)
-    stack = subject.stack
-    batches, batch_note = _batches(options, subject)
-    priced = parse_terms(options, subject, tuple(batch * subject.seq for batch in batches))
+    stack, priced = subject.stack, parse_terms(options, subject)
     objective(options.objective)
+    filled_share, memory_note = parse_filled_share(options, subject.memory_spread)
+    top = parse_whole(options.top, "--top")
     job = Job(
         graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
-        seq=subject.seq, global_batch=batches[0],
+        seq=subject.seq, global_batch=1,
     )  # fmt: skip
-    return Request(
-        question=Question(
-            mappings=True,
-            job=job, batches=batches,
-            fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
-            objective=options.objective, top=parse_whole(options.top, "--top"),
-            critical_batch_tokens=priced.terms.critical_batch_tokens,
-            dollars_per_kwh=priced.terms.dollars_per_kwh,
-        ),
-        terms=priced.terms,
-        notes=(subject.title, batch_note, *priced.notes, *subject.basis, *_lacks(options, stack)),
-        pareto=options.pareto,
+    question = Question(
+        mappings=True, filled_share=filled_share,
+        job=job, batches=(1,),
+        fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
+        objective=options.objective, top=top, families=0 if options.all_variants else top,
+        critical_batch_tokens=priced.terms.critical_batch_tokens,
+        dollars_per_kwh=priced.terms.dollars_per_kwh,
     )  # fmt: skip
-
-
-def _batches(options: argparse.Namespace, subject: Subject) -> tuple[tuple[int, ...], str]:
-    if not options.batch_range:
-        batch, note = parse_batch(options, subject)
-        return (batch,), note
-    first, colon, last = options.batch_range.partition(":")
-    if not colon:
-        raise BadInput("--batch-range", options.batch_range, "has no end", "write it like 512:4096")
-    low, high = (parse_whole(each, "--batch-range", most=MOST_BATCH) for each in (first, last))
-    if low > high:
-        raise BadInput("--batch-range", options.batch_range, "starts above its end", "write it like 512:4096")
-    doubled = [low << power for power in range((high // low).bit_length()) if low << power <= high]
-    batches = tuple(dict.fromkeys([*doubled, high]))
-    listed = ", ".join(map(str, batches))
-    charged = (options.target_loss or options.critical_batch) and options.critical_batch != "none"
-    how = "by what their tokens are worth" if charged else "per token"
-    return batches, f"Global batch: {listed} sequences of {subject.seq} tokens, compared {how}"
+    return UnbatchedRequest(subject=subject, priced=priced, question=question, memory_note=memory_note)
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:
-    """A note on what the stack cannot run and is therefore not searched, unless the user fixed that knob."""
-    chosen = {text.partition("=")[0] for text in options.fix}
+    """A note on what the stack cannot run and is therefore not searched."""
+    able = stack.capability
     missing = {
-        "schedule": [name for name in SCHEDULES if name not in stack.schedules],
-        "offload": [name for name in OFFLOADS if name not in stack.offloads],
-        "zero": [str(stage) for stage in range(4) if stage not in stack.zeros],
-    } | {axis: ["above 1"] for axis in AXES if axis not in stack.axes}
-    words = [f"{knob} {', '.join(names)}" for knob, names in missing.items() if names and knob not in chosen]
+        "schedule": [name for name in SCHEDULES if name not in able.schedules],
+        "offload": [name for name in OFFLOADS if name not in able.offloads],
+        "zero": [str(stage) for stage in range(4) if stage not in able.zeros],
+    } | {axis: ["above 1"] for axis in AXES if axis not in able.axes}
+    words = [f"{knob} {', '.join(names)}" for knob, names in missing.items() if names]
     if not words:
         return ()
-    return (f"{stack.name} lacks {'; '.join(words)}: not searched (see --fix, --stack generic).",)
+    return (f"{able.title} lacks {'; '.join(words)}: not searched (see --stack generic).",)
 
 
 def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[str, tuple[int, ...]]:
@@ -101,6 +111,7 @@ def _fixed(options: argparse.Namespace, device: Device, stack: Stack) -> dict[st
         rule = "is also fixed by --fix precision"
         raise BadInput("--precision", options.precision, rule, "state the precision once")
     fixed = {**able_knobs(stack), "precision": (PRECISIONS.index(precision),), **stated}
+    check_able(stack, fixed)
     for index in fixed["precision"]:
         check_precision(PRECISIONS[index], device)
     return fixed
@@ -123,6 +134,6 @@ def _stated(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def _most(options: argparse.Namespace, stack: Stack) -> dict[str, int]:
     stated = {knob: getattr(options, f"max_{knob}") for knob in LIMITED}
-    return {"vpp": stack.most_vpp} | {
+    return {"vpp": stack.capability.most_vpp} | {
         knob_name(knob): parse_whole(text, f"--max-{knob}") for knob, text in stated.items() if text
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainwright.cli.named_plan import is_file, is_zoo, load_plan, parse_named
 from trainwright.cli.subject import Subject
 from trainwright.cost.load import Interval
+from trainwright.cost.memory_risk import UNKNOWN_SPREAD
 from trainwright.errors import BadInput
 from trainwright.model.graph import Graph
 from trainwright.plan.plan import Plan
@@ -96,5 +97,5 @@ def _subject(graph: Graph, seq: int, count: int) -> Subject:
     setting = build_setting(graph, count, seq, "fp32")
     return Subject(
         graph=graph, cluster=setting.cluster, stack=setting.stack, efficiency=setting.efficiency, seq=seq,
-        interval=Interval(low=1.0, high=1.0), title=graph.name, basis=(),
+        interval=Interval(low=1.0, high=1.0), memory_spread=UNKNOWN_SPREAD, title=graph.name, basis=(),
     )  # fmt: skip

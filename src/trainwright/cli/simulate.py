@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost, interruptions, money, pages, target
+from trainwright.cli import batch_options, cost, interruptions, money, optimizer, pages, target
 from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLAN",
         nargs="+",
         help='a strategy ("dp8 tp4 pp2 mb1 zero1 1f1b"), a plan file, a plan of the zoo ("co-shard tp=2"), '
-        "or what trainwright plan --algorithm --json wrote",
+        "or what trainwright plan --json wrote (its best plan, with its batch, software and optimizer)",
     )
-    batch = parser.add_mutually_exclusive_group()
-    batch.add_argument("--batch", metavar="N", help="sequences per step (a plan file has its own)")
-    batch.add_argument("--batch-tokens", metavar="N", help="tokens per step, like 16M")
+    batch_options.add_arguments(parser, exact="sequences per step (a plan file has its own)")
     parser.add_argument("--seq", metavar="N", help="tokens per sequence")
     parser.add_argument(
         "--change", action="append", default=[], metavar="RESOURCE=X",
@@ -44,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    optimizer.add_arguments(parser)
     parser.add_argument(
         "--algorithm",
         metavar="TEXT",
@@ -99,6 +98,8 @@ def save_outcome(options: argparse.Namespace, outcome: "Outcome") -> list[str]:
 
 def outcome_of(options: argparse.Namespace) -> "Outcome":
     """Simulate what the options ask about; the plan is saved first, if that is asked for."""
+    from trainwright.cli.batch import batch_tree, parse_batch_target
+    from trainwright.cli.handed import adopt_answer
     from trainwright.cli.outcome import Outcome
     from trainwright.cli.simulate_islands import apart_outcome_of, is_of_islands
     from trainwright.cli.subject import parse_subject
@@ -108,21 +109,26 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     from trainwright.plan.text import render_plan
     from trainwright.report.account import account_of
 
+    adopt_answer(options)
     subject = parse_subject(options)
     if is_recommender(subject.graph):
         refuse_given(options, _NOT_OF_TABLES, "does not apply to a recommender")
     if is_of_islands(options):
         return apart_outcome_of(options, subject)
     named, note = _parse_plan(options, subject)
-    priced = parse_terms(options, subject, (named.plan.batch * named.plan.microbatches * subject.seq,))
+    priced = parse_terms(options, subject)
     if options.save_plan:
         save_text(Path(options.save_plan), render_plan(named.plan))
     simulated = _simulate(subject, named)
     account = account_of(simulated, priced.terms, closed_form=_closed_form(subject, named), free=options.free)
     if is_recommender(subject.graph):
         note += "; what is said of tokens is of samples"
-    notes = (subject.title, note, *priced.notes, *subject.basis)
-    return Outcome(subject=subject, notes=notes, simulated=simulated, account=account)
+    batch = named.plan.batch * named.plan.microbatches
+    notes = (subject.title, note, *priced.notes((batch * subject.seq,)), *subject.basis)
+    return Outcome(
+        subject=subject, notes=notes, simulated=simulated, account=account,
+        batch=batch_tree((batch,), parse_batch_target(options, subject)),
+    )  # fmt: skip
 
 
 def _parse_width(text: str | None) -> int | None:
@@ -133,25 +139,16 @@ def _parse_width(text: str | None) -> int | None:
 
 def _parse_plan(options: argparse.Namespace, subject: "Subject") -> tuple["NamedPlan", str]:
     """The plan, and what to say of its batch."""
+    from trainwright.cli.batch import check_own_batch, named_at_batch
     from trainwright.cli.named_plan import NamedPlan, check_rate, is_file, load_plan, parse_named
-    from trainwright.cli.subject import batch_note, parse_batch
-    from trainwright.errors import BadInput
 
     text = " ".join(options.plan)
-    batch, note = parse_batch(options, subject)
     if is_file(text):
         named = NamedPlan(plan=load_plan(Path(text)))
         own = named.plan.batch * named.plan.microbatches
-        if (options.batch or options.batch_tokens) and batch != own:
-            raise BadInput(
-                "--batch-tokens" if options.batch_tokens else "--batch",
-                options.batch_tokens or options.batch,
-                f"the plan has batch x microbatches = {own}",
-                "leave it out, or change the file",
-            )
-        note = batch_note(own, subject.seq, f"of {text}")
+        note = check_own_batch(options, subject, own, "batch x microbatches")
     else:
-        named = parse_named(text, subject, batch)
+        named, note = named_at_batch(options, subject, text, lambda batch: parse_named(text, subject, batch))
     check_rate(named.plan, subject)
     return named, note
 
@@ -191,12 +188,15 @@ def json_of(outcome: "Outcome") -> Mapping[str, object]:
     from trainwright.cli.subject import cluster_json
     from trainwright.report.island_account import round_account_of
 
-    cluster, account = outcome.subject.cluster, outcome.account
+    cluster, account, stack = outcome.subject.cluster, outcome.account, outcome.subject.stack
     return {
         "model": outcome.subject.graph.name,
         "cluster": cluster_json(cluster),
-        "stack": outcome.subject.stack.name,
+        "stack": stack.name,
+        "optimizer": stack.optimizer.name if stack.optimizer else None,
+        "grad_dtype": stack.grad_dtype or None,
         "notes": outcome.notes,
+        "batch": outcome.batch,
         **({"apart": round_account_of(outcome.apart)} if outcome.apart else {}),
         **{name: getattr(account, name) for name in account.__dataclass_fields__},
     }  # fmt: skip

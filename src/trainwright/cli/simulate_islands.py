@@ -4,9 +4,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.cli.batch import batch_tree, check_own_batch, named_at_batch, parse_batch_target
 from trainwright.cli.named_plan import check_rate, is_file, load_plan, parse_named
 from trainwright.cli.outcome import Outcome
-from trainwright.cli.subject import Subject, batch_note, parse_batch
+from trainwright.cli.subject import Subject
 from trainwright.cli.terms import parse_terms
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.estimate.types import Job
@@ -45,7 +46,7 @@ def apart_outcome_of(options: argparse.Namespace, subject: Subject) -> Outcome:
     plan, note = _parse_plan(options, subject)
     check_rate(plan, subject)
     batch = plan.batch * plan.microbatches * islands_of(plan)
-    priced = parse_terms(options, subject, (batch * subject.seq,))
+    priced = parse_terms(options, subject)
     if options.save_plan:
         save_text(Path(options.save_plan), render_plan(plan))
     setting = Setting(
@@ -55,16 +56,18 @@ def apart_outcome_of(options: argparse.Namespace, subject: Subject) -> Outcome:
     found = simulate_apart(setting, plan)
     check(found.step.program)
     account = account_apart(found, priced.terms, island=_closed_form(found), free=options.free)
-    notes = (subject.title, note, *priced.notes, *subject.basis)
-    return Outcome(subject=subject, notes=notes, simulated=found.step, account=account, apart=found)
+    notes = (subject.title, note, *priced.notes((batch * subject.seq,)), *subject.basis)
+    return Outcome(
+        subject=subject, notes=notes, simulated=found.step, account=account, apart=found,
+        batch=batch_tree((batch,), parse_batch_target(options, subject)),
+    )  # fmt: skip
 
 
 def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, str]:
     """The plan of all islands, and what to say of its batch."""
     text = " ".join(options.plan)
-    batch, note = parse_batch(options, subject)
     if not is_file(text):
-        return _of_island(options, subject, text, batch), note
+        return _of_island(options, subject, text)
     if options.islands:
         raise BadInput("--islands", options.islands, "a plan file has its own", "leave it out")
     plan = load_plan(Path(text), options.algorithm)
@@ -74,15 +77,11 @@ def _parse_plan(options: argparse.Namespace, subject: Subject) -> tuple[Plan, st
     if options.algorithm and not text.endswith(".json"):
         raise BadInput("--algorithm", options.algorithm, "the plan file has its own", "leave it out")
     own = plan.batch * plan.microbatches * islands_of(plan)
-    if (options.batch or options.batch_tokens) and batch != own:
-        rule = f"the plan has islands x batch x microbatches = {own}"
-        flag = "--batch-tokens" if options.batch_tokens else "--batch"
-        raise BadInput(flag, options.batch_tokens or options.batch, rule, "leave it out, or change the file")
-    return plan, batch_note(own, subject.seq, f"of {text}")
+    return plan, check_own_batch(options, subject, own, "islands x batch x microbatches")
 
 
-def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: int) -> Plan:
-    """A strategy or a plan of the zoo for one island, done by all of them."""
+def _of_island(options: argparse.Namespace, subject: Subject, text: str) -> tuple[Plan, str]:
+    """A strategy or a plan of the zoo for one island, done by all of them; and what to say of its batch."""
     if options.algorithm is None:
         raise BadInput("--islands", options.islands, "needs an algorithm", 'state --algorithm "diloco"')
     algorithm = parse_island_algorithm(options.algorithm)
@@ -90,15 +89,25 @@ def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: 
         islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS)
     else:
         islands = next(iter(island_counts(subject.cluster)), 1)
-    if batch % islands:
-        rule = f"does not divide over {islands} islands"
-        raise BadInput("global batch", batch, rule, f"use a multiple of {islands}, see --batch")
     apart = build_apartness(subject.graph, subject.seq, algorithm, islands)
     island = replace(
         subject, graph=island_graph(subject.graph, apart), cluster=island_cluster(subject.cluster, islands)
     )
+
+    def named(batch: int) -> Plan:
+        if batch % islands:
+            rule = f"does not divide over {islands} islands"
+            raise BadInput("global batch", batch, rule, f"use a multiple of {islands}, see --batch")
+        return _inner_plan(options, text, island, batch // islands, islands)
+
+    inner, note = named_at_batch(options, subject, text, named, replicas=islands)
+    return set_apart(inner, algorithm, islands), note
+
+
+def _inner_plan(options: argparse.Namespace, text: str, island: Subject, batch: int, islands: int) -> Plan:
+    """The plan of one island, for its part of the batch."""
     try:
-        inner = parse_named(text, island, batch // islands).plan
+        inner = parse_named(text, island, batch).plan
     except BadInput as error:
         rule = (
             f"makes {islands} islands of {island.cluster.count} devices, and PLAN is of one of them: {error}"
@@ -107,7 +116,7 @@ def _of_island(options: argparse.Namespace, subject: Subject, text: str, batch: 
     if inner.devices != island.cluster.count:
         rule = f"is for {inner.devices} devices, and an island has {island.cluster.count}"
         raise BadInput("plan", text, rule, "state the plan of one island, on all of its devices")
-    return set_apart(inner, algorithm, islands)
+    return inner
 
 
 def _closed_form(found: SimulatedApart) -> Predicted | None:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from trainwright.cli.limits import Limits, device_counts
-from trainwright.cli.request import Request, parse_request
+from trainwright.cli.request import UnbatchedRequest, parse_request, parse_unbatched
 from trainwright.errors import InfeasiblePlan, TrainwrightError
 from trainwright.model.totals import model_flops
 from trainwright.plan.strategy import PRECISIONS
 from trainwright.report.summary import Summary, summarize
+from trainwright.search.batch_choice import NoBatch
+from trainwright.search.batch_limit import batch_limit
 from trainwright.search.check import check_constraints
-from trainwright.search.find import find_plans
 from trainwright.search.miss import nearest_miss
+from trainwright.search.variants import find_winner
 from trainwright.units import render_si
 
 _BETWEEN = (5, 6, 7)  # quarters of the count below the smallest that meets the limits, tried in turn
@@ -24,10 +26,14 @@ ReportProgress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """The best plan at each count of devices that has one, by count; some are within the limits."""
+    """The best plan at each count of devices that has one, by count; some are within the limits.
+
+    `remarks` say which counts the batch limits, or cannot use it, by count.
+    """
 
     limits: Limits
     curve: tuple[Summary, ...]
+    remarks: Mapping[int, str]
 
     @property
     def within(self) -> tuple[Summary, ...]:
@@ -63,54 +69,64 @@ def _excess(limits: Limits, summary: Summary) -> float:
 
 def size_of(options: argparse.Namespace, limits: Limits, report_progress: ReportProgress) -> Sizing:
     """Search every count in turn; InfeasiblePlan if none is within the limits."""
-    largest = parse_request(options, limits.most)
+    largest = parse_unbatched(options, limits.most)
     node = largest.question.job.cluster.node_size
     counts = [
         count for count in device_counts(limits, node)
         if count == limits.most or _ideal_days(largest, count) <= limits.max_days
     ]  # fmt: skip
     found: dict[int, Summary] = {}
+    remarks: dict[int, str] = {}
     for done, count in enumerate(counts):
         report_progress(done, len(counts), f"{count} devices")
-        found |= _best(options, count, is_last=count == limits.most and not found)
+        found |= _best(options, count, remarks, is_last=count == limits.most and not found)
         met = sum(meets(limits, each) for each in found.values())
         if met > _BEYOND and limits.max_dollars == inf:
             break
     for count in _closer(found, limits, node):
         report_progress(len(counts) - 1, len(counts), f"{count} devices")
-        found |= _best(options, count)
+        found |= _best(options, count, remarks)
         if count in found and meets(limits, found[count]):
             break
-    sizing = Sizing(limits=limits, curve=tuple(found[count] for count in sorted(found)))
+    curve = tuple(found[count] for count in sorted(found))
+    sizing = Sizing(limits=limits, curve=curve, remarks=dict(sorted(remarks.items())))
     if not sizing.within:
         raise _miss(largest, limits, sizing.curve)
     return sizing
 
 
-def _best(options: argparse.Namespace, count: int, *, is_last: bool = False) -> dict[int, Summary]:
-    """The best plan on so many devices, or nothing where none is legal or fits; the last hope tells why."""
+def _best(
+    options: argparse.Namespace, count: int, remarks: dict[int, str], *, is_last: bool = False
+) -> dict[int, Summary]:
+    """The best plan on so many devices, or nothing where none is legal or fits; the last hope tells why.
+
+    What is to be said of the batch at this count is added to the remarks.
+    """
     try:
         request = parse_request(options, count)
-        question = replace(request.question, top=1)
+        question = request.question
         check_constraints(question)
-        found = find_plans(question)
-    except TrainwrightError:
+        found, best = find_winner(question)
+    except TrainwrightError as error:
         if is_last:
             raise
+        if isinstance(error, NoBatch):
+            remarks[count] = str(error)
         return {}
-    if not len(found.best):
+    if not len(best):
         if is_last:
             raise nearest_miss(question, found)
         return {}
-    best = found.best.take(slice(0, 1))
+    if limited := batch_limit(question, best):
+        remarks[count] = str(limited)
     job = replace(question.job, global_batch=best.global_batch)
     return {count: summarize(job, best.strategies, request.terms)[0]}
 
 
-def _ideal_days(request: Request, count: int) -> float:
+def _ideal_days(request: UnbatchedRequest, count: int) -> float:
     """Days if every device ran at its peak on what a causal mask leaves: no plan on so many is faster."""
     job = request.question.job
-    flops = model_flops(job.graph, 1, job.seq, causal=True) / job.seq * request.terms.tokens
+    flops = model_flops(job.graph, 1, job.seq, causal=True) / job.seq * request.priced.terms.tokens
     peak = max(job.cluster.device.peak(PRECISIONS[index]) for index in request.question.fixed["precision"])
     return flops / (count * peak) / 86400.0
 
@@ -127,7 +143,7 @@ def _closer(found: Mapping[int, Summary], limits: Limits, node: int) -> Iterator
             yield count
 
 
-def _miss(request: Request, limits: Limits, curve: Sequence[Summary]) -> InfeasiblePlan:
+def _miss(request: UnbatchedRequest, limits: Limits, curve: Sequence[Summary]) -> InfeasiblePlan:
     """The error of limits that no count meets: the count that comes nearest, and what it needs."""
     job, nearest = request.question.job, min(curve, key=lambda each: _excess(limits, each))
     budget = nearest.budget

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainwright.cli.answer import Answer, csv_rows, json_of
 from trainwright.cli.curve import curve_csv, curve_json, curve_lines, curve_table
 from trainwright.cli.flexible import flexible_json, flexible_line, flexible_rows, flexible_table
+from trainwright.cli.recipe_lines import recipe_lines
 from trainwright.cli.request import Request
 from trainwright.cli.sizing import Sizing
 from trainwright.report import tables
@@ -85,7 +86,7 @@ class StrategyAnswer:
 def _show_best(console: "Console", answer: Answer, *, quiet: bool) -> None:
     if not quiet:
         tables.show(console, *answer.notes)
-    tables.show(console, tables.plans_table(answer.summaries))
+    tables.show(console, tables.families_table(answer.summaries, answer.variant_counts))
     if answer.front:
         tables.show(console, "Pareto front of time against memory", tables.front_table(answer.front))
     if quiet:
@@ -93,9 +94,12 @@ def _show_best(console: "Console", answer: Answer, *, quiet: bool) -> None:
     winner = answer.summaries[0]
     lines = [tables.indented(console, line) for line in tables.headline(winner)]
     limits = [tables.indented(console, line) for line in answer.limits]
-    tables.show(console, f"Best: {winner.strategy}", *lines, "")
+    tables.show(console, answer.best_line, *lines, "")
     tables.show(console, tables.breakdown_table(winner), tables.memory_table(winner))
     if winner.tiers:
         tables.show(console, tables.tiers_table(winner))
     tables.show(console, "What limits it", *limits, "")
-    tables.show(console, tables.what_if_table(answer.what_if, winner.strategy, answer.compared))
+    if answer.published:
+        compared = [tables.indented(console, line) for line in recipe_lines(answer.published)]
+        tables.show(console, "Published recipe", *compared, "")
+    tables.show(console, tables.what_if_table(answer.what_if, answer.winners, answer.compared))

@@ -4,22 +4,22 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trainwright.cli.optimizer import stated_stack
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.change import RESOURCES, Place, parse_change
+from trainwright.cost.chosen_optimizer import render_optimizer
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
-from trainwright.cost.load import Constants, Interval, load_constants, stack_name
+from trainwright.cost.load import Constants, Interval, load_constants
+from trainwright.cost.memory_risk import MemorySpread
 from trainwright.cost.source import build_source
-from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
-from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
-from trainwright.search.usual import MOST_BATCH, usual_batch
-from trainwright.units import parse_quantity, parse_whole, render_si
+from trainwright.stack.load import stack_name
+from trainwright.units import parse_whole, render_bytes, render_si
 
-SAMPLES_PER_DEVICE = 512  # of a recommender
 _MOST_SEQ = 100_000_000
 
 
@@ -33,6 +33,7 @@ class Subject:
     efficiency: Efficiency
     seq: int
     interval: Interval
+    memory_spread: MemorySpread
     title: str
     basis: tuple[str, ...]  # what the constants rest on
 
@@ -57,7 +58,8 @@ def parse_subject(
     changes = [parse_change(text) for text in getattr(options, "change", ())]
     for name, factor in changes:
         place = RESOURCES[name](place, factor)
-    stack, default = source.stack, "" if options.stack else f" (default for {cluster.device.family})"
+    stack = stated_stack(options, source.stack)
+    default = "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
         cluster=place.cluster,
@@ -65,8 +67,27 @@ def parse_subject(
         efficiency=place.efficiency,
         seq=parse_whole(options.seq, "--seq", most=_MOST_SEQ) if options.seq else architecture.max_seq,
         interval=source.interval,
+        memory_spread=constants.memory_spread(stack),
         title=_title(architecture, graph, cluster, stack) + default,
-        basis=(*filter(None, [architecture.left_out]), *source.notes, *_changed(changes)),
+        basis=(
+            *filter(None, [architecture.left_out]),
+            *source.notes,
+            *_unstated(cluster),
+            *filter(None, [render_optimizer(stack)]),
+            *_changed(changes),
+        ),
+    )
+
+
+def _unstated(cluster: Cluster) -> tuple[str, ...]:
+    """A note on a device whose usable memory nobody states."""
+    own = cluster.device.memory[0]
+    if own.usable_fraction is not None:
+        return ()
+    size = render_bytes(own.capacity_bytes)
+    return (
+        f"Usable memory of {cluster.device.name} is not stated: its nominal {size} are taken; "
+        "add usable_memory to its first [[device.memory]].",
     )
 
 
@@ -75,30 +96,6 @@ def _changed(changes: Sequence[tuple[str, float]]) -> tuple[str, ...]:
     if not changes:
         return ()
     return ("Changed: " + ", ".join(f"{factor:g} times the {name}" for name, factor in changes) + ".",)
-
-
-def parse_batch(options: argparse.Namespace, subject: Subject) -> tuple[int, str]:
-    """Sequences per step, as `--batch` or `--batch-tokens` asks or by model size; and a note on them."""
-    seq = subject.seq
-    if is_recommender(subject.graph) and not (options.batch or options.batch_tokens):
-        batch, how = (
-            SAMPLES_PER_DEVICE * subject.cluster.count,
-            f"{SAMPLES_PER_DEVICE} for each device, see --batch",
-        )
-    elif options.batch:
-        batch, how = parse_whole(options.batch, "--batch", most=MOST_BATCH), "as asked"
-    elif options.batch_tokens:
-        batch, how = _batch_of_tokens(options.batch_tokens, seq), f"{options.batch_tokens} tokens"
-    else:
-        batch, how = usual_batch(subject.graph, subject.cluster, seq), "by model size, see --batch"
-    return batch, batch_note(batch, seq, how)
-
-
-def batch_note(batch: int, seq: int, how: str) -> str:
-    """The batch in words."""
-    if seq == 1:
-        return f"Global batch: {batch} samples ({how})"
-    return f"Global batch: {batch} sequences of {seq} tokens, {render_si(batch * seq, 'tokens')} ({how})"
 
 
 def cluster_json(cluster: Cluster) -> Mapping[str, object]:
@@ -112,17 +109,6 @@ def cluster_json(cluster: Cluster) -> Mapping[str, object]:
 def _own_stack(architecture: Architecture, constants: Constants) -> Stack | None:
     """The software of recommenders, on every device."""
     return constants.stack(TORCHREC.name) if architecture.kind == "dlrm" else None
-
-
-def _batch_of_tokens(text: str, seq: int) -> int:
-    batch = round(parse_quantity(text, "tokens", "--batch-tokens") / seq)
-    if batch < 1:
-        raise BadInput("--batch-tokens", text, f"is less than a sequence of {seq}", "ask for more")
-    if batch > MOST_BATCH:
-        raise BadInput(
-            "--batch-tokens", text, f"is more than {MOST_BATCH:,} sequences of {seq}", "ask for less"
-        )
-    return batch
 
 
 def _title(architecture: Architecture, graph: Graph, cluster: Cluster, stack: Stack) -> str:

@@ -1,7 +1,9 @@
 """Options on when a run is done: a token budget or a loss, and the batch beyond which tokens are wasted."""
 
 import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from trainwright.cli.refusal import refuse_given
@@ -19,11 +21,23 @@ _TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Tokens to train on, at a small batch; batches are charged if the critical one is finite."""
+    """Tokens to train on, at a small batch; batches are charged if the critical one is finite.
+
+    `how` says where the critical batch is from; `worth` is what a token is worth at a batch of so many
+    tokens, where batches are not charged.
+    """
 
     tokens: float
     critical_batch_tokens: float
-    notes: tuple[str, ...]
+    note: str
+    how: str = ""
+    worth: Callable[[int], str] | None = None
+
+    def notes(self, batch_tokens: Sequence[int]) -> tuple[str, ...]:
+        """What to say of it, for batches of so many tokens."""
+        if self.critical_batch_tokens < inf:
+            return self.note, _charged(self.tokens, batch_tokens, self.critical_batch_tokens, self.how)
+        return (self.note, self.worth(max(batch_tokens))) if self.worth else (self.note,)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,18 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--critical-batch", metavar="N",
         help="in tokens, like 8M, or none; also charges --tokens (default: by loss, Kaplan et al. 2020, and "
-        "only --target-loss is charged)",
+        "only --target-loss and --batch-range are charged)",
     )  # fmt: skip
 
 
-def parse_target(options: argparse.Namespace, graph: Graph, batch_tokens: tuple[int, ...]) -> Target:
-    """The target that the options describe, for batches of so many tokens."""
+def parse_target(options: argparse.Namespace, graph: Graph) -> Target:
+    """The target that the options describe."""
     law, is_text = law_of(options.scaling_law), bool(graph.sizes.get("vocab", 0))
     if options.target_loss:
         if not is_text:
             rule = f"{graph.name} has no vocabulary, and the scaling laws are of text"
             raise BadInput("--target-loss", options.target_loss, rule, "state --tokens")
-        return _to_loss(options, graph, law, batch_tokens)
+        return _to_loss(options, graph, law)
     tokens, note = _budget(options.tokens, graph)
     if not is_text:
         refuse_given(options, ("scaling_law",), f"is of text, and {graph.name} has no vocabulary")
@@ -61,13 +75,19 @@ def parse_target(options: argparse.Namespace, graph: Graph, batch_tokens: tuple[
         rule = "says nothing where tokens and critical batch are stated"
         refuse_given(options, ("scaling_law",), rule, "leave it out, or state --target-loss")
         critical = _critical(options.critical_batch, inf)
-        worth = (_charged(tokens, batch_tokens, critical, "as asked"),) if critical < inf else ()
-        return Target(tokens=tokens, critical_batch_tokens=critical, notes=(note, *worth))
-    likely = (_worth(graph, law, tokens, batch_tokens),) if is_text else ()
-    return Target(tokens=tokens, critical_batch_tokens=inf, notes=(note, *likely))
+        return Target(tokens=tokens, critical_batch_tokens=critical, note=note, how="as asked")
+    if not is_text:
+        return Target(tokens=tokens, critical_batch_tokens=inf, note=note)
+    if getattr(options, "batch_range", None):
+        loss = law.loss(active_parameters(graph), tokens)
+        how = f"Kaplan et al. 2020, at the loss of about {loss:.2f} that the tokens reach, {law.name}"
+        return Target(tokens=tokens, critical_batch_tokens=critical_batch_tokens(loss), note=note, how=how)
+    return Target(
+        tokens=tokens, critical_batch_tokens=inf, note=note, worth=partial(_worth, graph, law, tokens)
+    )
 
 
-def _to_loss(options: argparse.Namespace, graph: Graph, law: Law, batch_tokens: tuple[int, ...]) -> Target:
+def _to_loss(options: argparse.Namespace, graph: Graph, law: Law) -> Target:
     size = active_parameters(graph)
     loss, least = parse_number(options.target_loss, "--target-loss", "2.1"), law.least_loss(size)
     if loss <= least:
@@ -82,8 +102,7 @@ def _to_loss(options: argparse.Namespace, graph: Graph, law: Law, batch_tokens: 
     usual = critical_batch_tokens(loss)
     critical = _critical(options.critical_batch, usual)
     how = "as asked" if options.critical_batch else "Kaplan et al. 2020"
-    charged = (_charged(tokens, batch_tokens, critical, how),) if critical < inf else ()
-    return Target(tokens=tokens, critical_batch_tokens=critical, notes=(note, *charged))
+    return Target(tokens=tokens, critical_batch_tokens=critical, note=note, how=how)
 
 
 def _critical(text: str | None, usual: float) -> float:
@@ -109,7 +128,7 @@ def _budget(text: str | None, graph: Graph) -> tuple[float, str]:
     return tokens, f"Token budget: {render_si(tokens, 'tokens')} (20 per parameter, see --tokens)"
 
 
-def _charged(tokens: float, batch_tokens: tuple[int, ...], critical: float, how: str) -> str:
+def _charged(tokens: float, batch_tokens: Sequence[int], critical: float, how: str) -> str:
     """What the smallest and the largest batch make of the tokens that a small one needs."""
     each = [
         f"{render_si(tokens * batch_charge(batch, critical), 'tokens')} at a batch of "
@@ -119,10 +138,10 @@ def _charged(tokens: float, batch_tokens: tuple[int, ...], critical: float, how:
     return f"Critical batch {render_si(critical, 'tokens')} ({how}): {', '.join(each)}"
 
 
-def _worth(graph: Graph, law: Law, tokens: float, batch_tokens: tuple[int, ...]) -> str:
-    """What the tokens are worth at the largest batch; they are not charged for it."""
+def _worth(graph: Graph, law: Law, tokens: float, batch: int) -> str:
+    """What the tokens are worth at a batch; they are not charged for it."""
     loss = law.loss(active_parameters(graph), tokens)
-    critical, batch = critical_batch_tokens(loss), max(batch_tokens)
+    critical = critical_batch_tokens(loss)
     worth = 1.0 / batch_charge(batch, critical)
     return (
         f"Loss about {loss:.2f} at a small batch ({law.name}); the critical batch is then "

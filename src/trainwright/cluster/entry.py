@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, TypeVar
 
+from trainwright.cluster.figure_sources import build_figure_sources
 from trainwright.cluster.sites import shared_rate
 from trainwright.cluster.types import (
     ACCESSES,
@@ -23,10 +24,13 @@ T = TypeVar("T")
 
 DEVICE_KEYS = (
     "name", "aliases", "family", "compute_units", "buffer", "idle_power", "peak_power",
-    "price_per_hour", "network", "source", "peak", "memory",
+    "price_per_hour", "network", "source", "peak", "memory", "sources",
 )  # fmt: skip
 NETWORK_KEYS = ("name", "aliases", "host_power", "host_bandwidth", "source", "level")
-TIER_KEYS = ("name", "capacity", "bandwidth", "latency", "access", "shared")
+TIER_KEYS = (
+    "name", "capacity", "usable_memory", "bandwidth", "latency", "access", "shared", "update_bandwidth",
+)  # fmt: skip
+_MOST_USABLE = 1.02  # of the nominal size: Google rounds 95.74 GiB of a TPU v5p to 95
 LEVEL_KEYS = (
     "name", "size", "bandwidth", "latency", "topology", "in_network_reduction", "oversubscription",
     "algorithms", "fabric", "group_bandwidth",
@@ -49,6 +53,13 @@ def build_device(table: Table, thing: str) -> Device:
             "the first tier is the device's own",
             "leave out access and shared",
         )
+    for tier in memory[1:]:
+        if tier.usable_fraction is not None:
+            raise BadInput(
+                f"{thing} memory {tier.name}", "usable_memory", "is for the first tier, the device's own",
+                "leave it out",
+            )  # fmt: skip
+    build_figure_sources(table, thing)  # checked here; `load_figure_sources` reads them
     return Device(
         name=_required(table, "name", thing, _text),
         family=_required(table, "family", thing, _text),
@@ -124,9 +135,23 @@ def _build_tier(table: Table, thing: str) -> MemoryTier:
         capacity_bytes=_positive(table, "capacity", "bytes", thing),
         bytes_per_s=_positive(table, "bandwidth", "bytes/s", thing),
         latency_s=_quantity(table, "latency", "s", thing) if "latency" in table else 0.0,
+        update_bytes_per_s=_positive(table, "update_bandwidth", "bytes/s", thing)
+        if "update_bandwidth" in table
+        else 0.0,
         access=access,
         shared=_text(table.get("shared", "device"), f"{thing} shared"),
+        usable_fraction=_usable_fraction(table, thing) if "usable_memory" in table else None,
     )
+
+
+def _usable_fraction(table: Table, thing: str) -> float:
+    share = _positive(table, "usable_memory", "bytes", thing) / _positive(table, "capacity", "bytes", thing)
+    if share > _MOST_USABLE:
+        rule = f"is more than the capacity {table['capacity']}"
+        raise BadInput(
+            f"{thing} usable_memory", table["usable_memory"], rule, "state what the runtime reports"
+        )
+    return share
 
 
 def _build_levels(tables: Iterable[Table], thing: str) -> tuple[Level, ...]:
@@ -194,7 +219,10 @@ def _merge_named(old: list[dict[str, Any]], new: list[dict[str, Any]], thing: st
     tables = {each["name"]: each for each in old}
     for each in new:
         name = _required(each, "name", thing, _text)
-        tables[name] = tables.get(name, {}) | each
+        known = tables.get(name, {})
+        if "capacity" in each:  # what the runtime reports of another size is not known
+            known = {key: value for key, value in known.items() if key != "usable_memory"}
+        tables[name] = known | each
     return list(tables.values())
 
 

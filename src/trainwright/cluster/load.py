@@ -10,6 +10,7 @@ and `network` are catalog names, or tables that may start from one and change an
     [[device.memory]]  # tiers and levels are matched by name; a new name is added at the end
     name = "hbm"
     capacity = "141 GiB"
+    usable_memory = "139.8 GiB"  # what the runtime reports; without it the capacity is taken
     [network]
     base = "aws-p5"
 """
@@ -29,6 +30,7 @@ from trainwright.cluster.entry import (
     ratio,
     whole_number,
 )
+from trainwright.cluster.figure_sources import FigureSource, build_figure_sources, stated_figures
 from trainwright.cluster.sites import join_sites, split_sites
 from trainwright.cluster.types import EVEN, HYBRIDS, SPILL, Cluster, Device, HybridModel, Network, Placed
 from trainwright.errors import BadInput, UnknownName
@@ -48,6 +50,16 @@ _ALIASES = re.compile(r"^aliases = (\[.*\])$", re.MULTILINE)
 def load_device(name: str) -> Device:
     """The catalog's device of this name or alias."""
     return build_device(_entry("devices", name), f"device {name}")
+
+
+def load_figure_sources(name: str) -> dict[str, FigureSource]:
+    """Where each figure of the catalog's device of this name or alias is from, by figure (`peak.bf16`)."""
+    return build_figure_sources(_entry("devices", name), f"device {name}")
+
+
+def load_figures(name: str) -> dict[str, Any]:
+    """Every figure of the catalog's device of this name or alias, as its entry writes it."""
+    return stated_figures(_entry("devices", name))
 
 
 @cache
@@ -195,7 +207,7 @@ def _changed(kind: str, value: object, thing: str) -> dict[str, Any]:
         return {"source": thing} | changes
     if not isinstance(value["base"], str):
         raise BadInput(f"{thing} base", value["base"], "is not text", "write a catalog name in quotes")
-    base = _entry(kind, value["base"])
+    base = {key: each for key, each in _entry(kind, value["base"]).items() if key != "sources"}
     note = f"{base['source']}; changed in {thing}: {', '.join(changes)}" if changes else base["source"]
     return merge_entry(base, {"source": note} | changes, thing)
 

@@ -42,6 +42,9 @@ class MemoryTier:
     A device reads and writes a `direct` tier in place, so what does not fit nearer lies there; to a `copy`
     tier only software copies, and it holds what a strategy offloads. `shared` is `device`, or the level of
     the network (or `node`: the innermost) whose devices divide capacity and bandwidth among themselves.
+
+    `capacity_bytes` is the nominal size. What a plan may fill is `usable_bytes`: the total that the runtime
+    reports (PyTorch's total capacity, XLA's HBM size), which the driver has taken its part of.
     """
 
     name: str
@@ -50,6 +53,13 @@ class MemoryTier:
     latency_s: float = 0.0
     access: Access = "copy"
     shared: str = "device"
+    update_bytes_per_s: float = 0.0  # of a host's own memory while its CPU updates weights; 0: not stated
+    usable_fraction: float | None = None  # of the capacity; None: not stated, so all of it
+
+    @property
+    def usable_bytes(self) -> float:
+        """What the runtime reports of the capacity; all of it where that is not stated."""
+        return self.capacity_bytes * (1.0 if self.usable_fraction is None else self.usable_fraction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,16 +206,17 @@ class Cluster:
 
     @property
     def capacity_bytes(self) -> float:
-        """What a device can hold without copies: in its own memory and in expanded tiers."""
-        return self.device.memory[0].capacity_bytes + sum(tier.capacity_bytes for tier in self.expanded)
+        """What a device can hold without copies: in its usable memory and in expanded tiers."""
+        return self.device.memory[0].usable_bytes + sum(tier.usable_bytes for tier in self.expanded)
 
     def _share(self, tier: MemoryTier) -> MemoryTier:
         if tier.shared == "device":
             return tier
         sharers = self._inside(tier)
         return replace(
-            tier, capacity_bytes=tier.capacity_bytes / sharers, bytes_per_s=tier.bytes_per_s / sharers
-        )
+            tier, capacity_bytes=tier.capacity_bytes / sharers, bytes_per_s=tier.bytes_per_s / sharers,
+            update_bytes_per_s=tier.update_bytes_per_s / sharers,
+        )  # fmt: skip
 
     def _inside(self, tier: MemoryTier) -> int:
         """Devices that share a tier: those of the level that it names."""

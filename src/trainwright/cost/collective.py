@@ -66,13 +66,15 @@ def joint_span(links: Sequence[Link], parts: Sequence[tuple[Array, Array]]) -> S
 
     Two axes that continue each other are one, so that sizes which do not divide a level are counted alike.
     """
-    (size, stride), *others = parts
+    every = [np.stack(np.broadcast_arrays(*each)) for each in zip(*parts, strict=True)]
+    order = np.argsort(np.where(every[0] > 1, every[1], np.inf), axis=0)  # the innermost axis first
+    sizes, strides = (np.take_along_axis(each, order, axis=0) for each in every)
+    size, stride = sizes[0], strides[0]
     pieces: list[tuple[Array, Array]] = []
-    for more, step in others:
-        joined = (step == size * stride) | (stride == more * step) | (size <= 1) | (more <= 1)
-        first = np.where(size <= 1, step, np.where(more <= 1, stride, np.minimum(stride, step)))
+    for more, step in zip(sizes[1:], strides[1:], strict=True):
+        joined = (step == size * stride) | (more <= 1)
         pieces.append((np.where(joined, 1.0, size), stride))
-        size, stride = np.where(joined, size * more, more), np.where(joined, first, step)
+        size, stride = np.where(joined, size * more, more), np.where(joined, stride, step)
     pieces.append((size, stride))
     whole = [span(links, *piece) for piece in pieces]
     below: list[Array] = []

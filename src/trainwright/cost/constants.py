@@ -7,8 +7,8 @@ from typing import Literal
 from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.cost.kernels import Kernels
 from trainwright.cost.table import CollectiveTable
-
-AXES = ("tp", "cp", "pp", "ep")  # parallel axes besides dp
+from trainwright.stack.capability import ANY, Capability
+from trainwright.stack.optimizer import OptimizerChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +78,15 @@ class Stack:
     optimizer_bytes: float = 12.0  # per parameter: main weights and two moments
     fp16_gradient_bytes: float = 2.0  # both, in fp16 runs
     reduce_bytes: float = 4.0  # per parameter on the wire of a gradient reduction
+    optimizer: OptimizerChoice | None = None  # what a user states instead of the stack's own AdamW
+    grad_dtype: str = ""  # as stated, of gradient_bytes and reduce_bytes; "": the stack's own
     logits_bytes: float = 10.0  # per logit alive at the peak: 16-bit, fp32 copy, softmax or gradient
     splits_logits: bool = True  # logits stay split over tensor-parallel ranks until the loss
     context_bytes: float = 2.5e9  # driver, libraries, communication buffers
     reports_context: bool = True  # whether its users quote memory with the context (nvidia-smi) or without
     balanced_stages: bool = False  # stages are cut by work, the head counted, not by layers
     activations: float = 1.0  # kept for backward, relative to fused kernels that keep each tensor once
+    quantized_inputs: bool = False  # in fp8, linears keep their inputs for backward in one byte, not two
     gathered_inputs: float = (
         0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
     )
@@ -91,12 +94,8 @@ class Stack:
     fragmentation: float = 0.06  # of the allocated bytes
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
-    schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved", "zb")  # pipelines that it can run
-    zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that it has
-    axes: tuple[str, ...] = AXES  # parallel axes that it has besides dp
-    offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")  # what it can keep on the host
-    most_vpp: int = 64
-    recomputes: tuple[str, ...] = ("none", "selective", "full")
+    usual_recomputes: tuple[str, ...] = ()  # where a run does not state it; none stated: all that it has
+    capability: Capability = ANY  # what it can run
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
 

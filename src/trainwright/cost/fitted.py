@@ -6,7 +6,8 @@ from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import GENERIC, Constants, Interval
 
-_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC}  # by family of device
+# By family of device.
+_STACKS = {"tpu": "maxtext", "trainium": GENERIC, "gaudi": GENERIC, "dojo": GENERIC, "ascend": GENERIC}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ _KERNELS: Mapping[str, float] = {
 _UNFUSED_ATTENTION_KERNELS = 6.0
 ROW_STATE_BYTES = 4.0  # of a table's row: the moment of row-wise Adagrad, in fp32
 _ROUTER_KERNELS = 8.0
+FP8_BYTES = DTYPE_BYTES["fp8"]  # of an input that a linear keeps quantized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,11 @@ class Machine:
     def wide(self) -> str:
         """The dtype of what low-precision recipes leave in 16 bit (attention, logits, routers)."""
         return "bf16" if self.precision in ("fp8", "fp4") else self.precision
+
+    @property
+    def quantizes_inputs(self) -> bool:
+        """Whether linears keep their inputs for backward in fp8."""
+        return self.stack.quantized_inputs and self.precision == "fp8"
 
     @property
     def element_bytes(self) -> float:

@@ -45,10 +45,10 @@ def build_expansion(cluster: Cluster, efficiency: Efficiency) -> Expansion | Non
         return None
     wide = {"activations": ("kept", "working")}
     return Expansion(
-        own_bytes=own.capacity_bytes,
+        own_bytes=own.usable_bytes,
         own_bytes_per_s=own.bytes_per_s * efficiency.memory,
         names=tuple(tier.name for tier in tiers),
-        tier_bytes=tuple(tier.capacity_bytes for tier in tiers),
+        tier_bytes=tuple(tier.usable_bytes for tier in tiers),
         tier_bytes_per_s=tuple(tier.bytes_per_s * efficiency.memory for tier in tiers),
         latency_s=tuple(tier.latency_s for tier in tiers),
         coldest=_coldest([name for what in cluster.spill for name in wide.get(what, (what,))]),

@@ -1,12 +1,14 @@
 """What one block of the model costs on one device, for every distinct shape."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.operators import (
+    FP8_BYTES,
     Machine,
     Sizes,
     attention_keys,
@@ -26,7 +28,8 @@ from trainwright.model.graph import (
     query_groups,
     segment_sizes,
 )
-from trainwright.model.totals import saved_tensors
+from trainwright.model.totals import is_quantized, saved_tensors
+from trainwright.plan.recompute_modules import FULL, NONE, Recomputed, recomputed
 
 Array = NDArray[np.float64]
 
@@ -36,7 +39,11 @@ _STREAMING = ("norm", "elementwise", "gather", "loss", "permute")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCosts:
-    """Costs of a block per microbatch and device: arrays over shapes, which add up over blocks."""
+    """Costs of a block per microbatch and device: arrays over shapes, which add up over blocks.
+
+    Those under "by recomputation" have a row for each of the recomputations asked for; full recomputation
+    repeats the whole forward, which its row leaves out.
+    """
 
     matmul_forward_s: Array
     matmul_data_s: Array
@@ -45,7 +52,6 @@ class BlockCosts:
     attention_backward_s: Array
     streaming_forward_s: Array
     streaming_backward_s: Array
-    selective_s: Array  # what selective recomputation repeats
     kernels: Array
     tp_reductions: Array  # sums over tensor-parallel ranks of a hidden state
     hidden_bytes: Array  # of one hidden state (of all streams), whole over tensor-parallel ranks
@@ -53,10 +59,17 @@ class BlockCosts:
     routed_bytes: Array  # tokens that leave for experts, one way
     expert_blocks: Array  # blocks whose tokens are routed
     saved_bytes: Array  # kept for backward without recomputation
-    selective_bytes: Array  # kept with selective recomputation
     input_bytes: Array  # kept with full recomputation
     dense_parameters: Array  # owned by one device
     expert_parameters: Array
+    # By recomputation:
+    kept_bytes: Array  # kept for backward
+    remade_bytes: Array  # the most that is made again at a time
+    again_s: Array  # compute that is repeated
+    again_gathers: Array  # hidden states that are gathered again under sequence parallelism
+    again_sums: Array  # hidden states that are summed again over tensor-parallel ranks
+    again_routes: Array  # exchanges of tokens with experts that are repeated
+    again_attention: Array  # share of the block's attention that is repeated
     # Asked for only where devices have expanded memory: else nothing.
     traffic_forward_bytes: Array  # between memory and chip
     traffic_backward_bytes: Array
@@ -71,10 +84,24 @@ class BlockCosts:
         return BlockCosts(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
 
+_BY_RECOMPUTATION = (
+    "kept_bytes", "remade_bytes", "again_s", "again_gathers", "again_sums", "again_routes", "again_attention",
+)  # fmt: skip
+
+
 def block_costs(
-    graph: Graph, segment: Segment, seq: int, shapes: Shapes, machine: Machine, *, traffic: bool = False
+    graph: Graph,
+    segment: Segment,
+    seq: int,
+    shapes: Shapes,
+    machine: Machine,
+    *,
+    recomputes: Sequence[str] = (NONE,),
+    traffic: bool = False,
 ) -> BlockCosts:
-    """Costs of one block of a segment at every shape; with `traffic`, also what it moves."""
+    """Costs of one block of a segment at every shape, with rows for some recomputations; with `traffic`, also
+    what it moves.
+    """
     own = float(segment.seq or seq)
     lengths = {"seq": own, "seq_enc": float(graph.sizes.get("seq_enc", seq))}
     regions: tuple[Region, ...] = ("sequence", "attention", "experts")
@@ -82,25 +109,32 @@ def block_costs(
     by_region = {region: split_sizes(whole, lengths, shapes, region) for region in regions}
     ops = segment.block.ops
     time = _times(ops, by_region, machine, graph.passes)
-    saved = _saved_bytes(segment.block, by_region, machine, shapes.etp)
     hidden = _hidden_bytes(segment.block, by_region["attention"], machine)
+    split = np.where(shapes.sp > 0, shapes.tp, 1.0)
+    again = _Again(block=segment.block, by_region=by_region, machine=machine, etp=shapes.etp, hidden=hidden)
+    rows = [again.row(each, hidden / split) for each in recomputes]
     columns = (
         time
-        | saved
         | {
+            "saved_bytes": again.kept_bytes(saved_tensors(segment.block), {op.name for op in ops}),
             "expert_blocks": np.full(len(shapes), float(any(op.name == "dispatch" for op in ops))),
             "tp_reductions": _reductions(segment.block, by_region["attention"], hidden, machine),
             "hidden_bytes": hidden,
             "kv_bytes": _kv_bytes(segment.block, by_region["attention"], machine),
             "routed_bytes": _routed_bytes(ops, by_region["experts"], machine) / shapes.etp,
-            "input_bytes": hidden / np.where(shapes.sp > 0, shapes.tp, 1.0),
+            "input_bytes": hidden / split,
             "dense_parameters": _parameters(ops, by_region, expert=False),
             "expert_parameters": _parameters(ops, by_region, expert=True),
         }
         | (_traffic(ops, by_region, machine, graph.passes) if traffic else _NO_TRAFFIC)
     )
+    count = len(shapes)
     return BlockCosts(
-        **{name: np.broadcast_to(each, len(shapes)).astype(float) for name, each in columns.items()}
+        **{name: np.broadcast_to(each, count).astype(float) for name, each in columns.items()},
+        **{
+            name: np.stack([np.broadcast_to(row[name], count) for row in rows]).astype(float)
+            for name in _BY_RECOMPUTATION
+        },
     )
 
 
@@ -112,7 +146,7 @@ def largest_costs(costs: Sequence[BlockCosts]) -> BlockCosts:
 
 
 def no_costs(shapes: Shapes) -> BlockCosts:
-    """The costs of nothing."""
+    """The costs of nothing, whatever is recomputed."""
     return BlockCosts(**{field.name: np.zeros(len(shapes)) for field in fields(BlockCosts)})
 
 
@@ -157,8 +191,7 @@ def _times(
     sums: dict[str, Array] = {
         name: np.zeros(1)
         for name in ("matmul_forward_s", "matmul_data_s", "matmul_weight_s", "attention_forward_s",
-                     "attention_backward_s", "streaming_forward_s", "streaming_backward_s", "selective_s",
-                     "kernels")
+                     "attention_backward_s", "streaming_forward_s", "streaming_backward_s", "kernels")
     }  # fmt: skip
     for op in ops:
         time = op_time(op, by_region[_sizing(op)], machine)
@@ -169,8 +202,6 @@ def _times(
             sums["matmul_weight_s"] = sums["matmul_weight_s"] + time.weight_s
         else:
             sums[f"{kind}_backward_s"] = sums[f"{kind}_backward_s"] + time.data_s
-        if op.kind == "attention" if machine.stack.attention == "unfused" else _is_repeated(op):
-            sums["selective_s"] = sums["selective_s"] + time.forward_s
         sums["kernels"] = sums["kernels"] + time.kernels
     return sums
 
@@ -194,47 +225,125 @@ def _traffic(
     }
 
 
-def _is_repeated(op: Op) -> bool:
-    """Whether selective recomputation beside fused attention does an op again: cheap work inside a branch."""
-    return op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """One block at every shape, asked what recomputation keeps and repeats of it."""
 
+    block: Block
+    by_region: dict[Region, dict[str, Array]]
+    machine: Machine
+    etp: Array
+    hidden: Array  # bytes of one hidden state, whole over tensor-parallel ranks
 
-def _saved_bytes(
-    block: Block, by_region: dict[Region, dict[str, Array]], machine: Machine, etp: Array
-) -> dict[str, Array]:
-    """Bytes kept for backward; of tokens that ranks of one expert gather from each other, a rank's own."""
-    size = machine.element_bytes
+    def row(self, recompute: str, input_bytes: Array) -> dict[str, Array]:
+        """The columns of one recomputation."""
+        if recompute == FULL:
+            return dict.fromkeys(_BY_RECOMPUTATION, np.zeros(1)) | {"kept_bytes": input_bytes}
+        found = recomputed(self.block, recompute)
+        ops = [op for run in found.runs for op in run]
+        work = [self._repeated_s(op, found) for op in ops]
+        attention = sum(op.kind == "attention" for op in self.block.ops)
+        made = [
+            self.kept_bytes(tensors, {op.name for op in run}, found.ops)
+            for run, tensors in zip(found.runs, found.remade, strict=True)
+        ]
+        return {
+            "kept_bytes": self.kept_bytes(
+                found.kept, {op.name for op in self.block.ops} - found.ops, found.ops
+            ),
+            "remade_bytes": reduce(np.maximum, made, np.zeros(1)),
+            "again_s": sum(work, start=np.zeros(1)),
+            "again_gathers": self._gathers(found),
+            "again_sums": np.full(1, float(_sums_again(self.block, found))),
+            "again_routes": np.full(1, float(_routes_again(self.block, found))),
+            "again_attention": np.full(1, sum(op.kind == "attention" for op in ops) / max(attention, 1)),
+        }
 
-    def kept(tensor: Tensor) -> Array:
-        gathered = "top_k" in tensor.dims and "expert_ffn" not in tensor.dims
-        return bytes_of(tensor, _tensor_sizes(tensor, by_region), size) / (etp if gathered else 1.0)
+    def _repeated_s(self, op: Op, found: Recomputed) -> Array:
+        """What an op takes again: for some of its results, the share that makes them."""
+        sizes, some = self.by_region[_sizing(op)], found.results[op.name]
+        parts = {each.name: bytes_of(each, sizes, 1.0) for each in (op.output, *op.extra_outputs)}
+        whole_s = op_time(op, sizes, self.machine).forward_s
+        if not some or len(some) == len(parts):
+            return whole_s
+        return np.asarray(whole_s * sum(parts[name] for name in some) / sum(parts.values()))
 
-    tensors = [
-        t for t in saved_tensors(block) if "vocab" not in t.dims
-    ]  # logits are the stack's: Stack.logits_bytes
-    total = sum((kept(t) for t in tensors), start=np.zeros(1))
-    if machine.stack.attention == "unfused":
-        matrices = sum(
-            (_matrix_bytes(op, by_region["attention"], size) for op in block.ops), start=np.zeros(1)
+    def kept_bytes(
+        self, tensors: Iterable[Tensor], ops: Collection[str], again: Collection[str] = ()
+    ) -> Array:
+        """Bytes of tensors where some ops run again, and of the score matrices of some ops; of tokens that
+        ranks of one expert gather from each other, a rank's own.
+        """
+        size, total = self.machine.element_bytes, np.zeros(1)
+        for tensor in tensors:
+            if "vocab" not in tensor.dims:  # logits are the stack's: Stack.logits_bytes
+                gathered = "top_k" in tensor.dims and "expert_ffn" not in tensor.dims
+                own = bytes_of(tensor, _tensor_sizes(tensor, self.by_region), size)
+                own = own * self._width(tensor, again)
+                total = total + own / (self.etp if gathered else 1.0)
+        if self.machine.stack.attention == "unfused":
+            sizes = self.by_region["attention"]
+            for op in self.block.ops:
+                total = total + (_matrix_bytes(op, sizes, size) if op.name in ops else 0.0)
+        return total
+
+    def _width(self, tensor: Tensor, again: Collection[str]) -> float:
+        """How wide a kept tensor is, relative to the compute dtype.
+
+        In fp8 a linear keeps its input in one byte, in addition to the tensor itself where another op needs
+        that: one that is not a linear, or that runs again from it.
+        """
+        low = FP8_BYTES / self.machine.element_bytes
+        if not (self.machine.quantizes_inputs and tensor.element == "activation"):
+            return 1.0
+        name = tensor.name
+        linears = [op for op in self.block.ops if is_quantized(op) and any(t.name == name for t in op.saved)]
+        whole = any(
+            any(t.name == name for t in (op.inputs if op.name in again else op.saved))
+            for op in self.block.ops
+            if op.name in again or not is_quantized(op)
         )
-        return {"saved_bytes": total + matrices, "selective_bytes": total}
-    selective = sum((kept(t) for t in _saved_selectively(block, tensors)), start=np.zeros(1))
-    return {"saved_bytes": total, "selective_bytes": selective}
+        return float(whole) + low * any(op.name not in again for op in linears) or 1.0
+
+    def _gathers(self, found: Recomputed) -> Array:
+        """Whole hidden states' worth of what ops read of other tensor-parallel ranks' parts of the sequence,
+        where either is repeated.
+        """
+        maker = {tensor.name: op for op in self.block.ops for tensor in (op.output, *op.extra_outputs)}
+        again = {
+            tensor.name: tensor
+            for op in self.block.ops
+            if op.region in ("attention", "ffn", "shared") and op.kind == "matmul"
+            for tensor in op.inputs
+            if (tensor.name not in maker or maker[tensor.name].region == "sequence")
+            and (op.name in found.ops or (tensor.name in maker and maker[tensor.name].name in found.ops))
+        }
+        sizes = self.by_region["attention"]
+        parts = [bytes_of(each, sizes, self.machine.element_bytes) for each in again.values()]
+        return sum(parts, start=np.zeros(1)) / self.hidden
 
 
-def _saved_selectively(block: Block, saved: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What is kept where norms and elementwise work are done again: what these do not make, and what they
-    are made from. One may be made from another's result, as rotated queries from those of a norm.
-    """
-    again = [op for op in block.ops if _is_repeated(op)]
-    made = {tensor.name for op in again for tensor in (op.output, *op.extra_outputs)}
-    needed, stays = {t.name for t in saved}, {t.name: t for t in saved if t.name not in made}
-    for op in reversed(again):
-        if needed.isdisjoint(tensor.name for tensor in (op.output, *op.extra_outputs)):
-            continue
-        needed |= {tensor.name for tensor in op.inputs}
-        stays |= {tensor.name: tensor for tensor in op.inputs if tensor.name not in made | stays.keys()}
-    return tuple(stays.values())
+def _sums_again(block: Block, found: Recomputed) -> int:
+    """Sums over tensor-parallel ranks that are repeated: of partial values that are made and read again."""
+    partial = {
+        op.output.name
+        for op in block.ops
+        if op.name in found.ops and op.kind == "matmul" and set(op.contracted) & _SPLIT_DIMS
+    }
+    read = {
+        tensor.name
+        for op in block.ops
+        if op.name in found.ops and (op.region == "sequence" or op.kind == "permute")
+        for tensor in op.inputs
+    }
+    return len(partial & read)
+
+
+def _routes_again(block: Block, found: Recomputed) -> int:
+    """Exchanges of tokens with experts that are repeated: on the way there, and back."""
+    there = [op for op in block.ops if op.kind == "grouped_matmul" and op.contracted == ("hidden",)]
+    back = [op for op in block.ops if op.kind == "permute" and op.name != "dispatch"]
+    return sum(op.name in found.ops for op in (*there, *back))
 
 
 def _matrix_bytes(op: Op, sizes: Sizes, size: float) -> Array:

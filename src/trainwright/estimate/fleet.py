@@ -16,7 +16,15 @@ from trainwright.estimate.layouts import layout_rows
 from trainwright.estimate.picked import altered, at
 from trainwright.estimate.shapes import Shapes, distinct_shapes
 from trainwright.estimate.spill import tier_keys
-from trainwright.estimate.step import CHUNK, build_model, crowded, estimate, estimate_chunk, join_estimates
+from trainwright.estimate.step import (
+    CHUNK,
+    build_model,
+    crowded,
+    distinct_recomputes,
+    estimate,
+    estimate_chunk,
+    join_estimates,
+)
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.strategy import Strategies
 
@@ -62,6 +70,7 @@ def estimate_all(job: Job, count: int, each: Sorted, *, detail: bool = False) ->
         _tiled(each.shapes, count),
         _tiled(each.strategies.take(each.rows), count),
         _each(each.shape[each.rows], shapes, count),
+        distinct_recomputes(each.strategies),
     )
     shape, layout = _each(each.shape, shapes, count), _each(each.layout, layouts, count)
     parts = []
@@ -90,7 +99,7 @@ def estimate_each(job: Job, strategies: Strategies, *, detail: bool = True) -> E
         rows = np.arange(start, min(start + CHUNK, len(strategies)))
         here, chosen, own = at(job, rows), strategies.take(rows), np.arange(len(rows))
         shapes = _shapes_of(chosen)
-        model = build_model(here, here, shapes, chosen, own)
+        model = build_model(here, here, shapes, chosen, own, distinct_recomputes(chosen))
         batch = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(rows))
         parts.append(estimate_chunk(model, chosen, own, own, batch, detail))
     return join_estimates(parts, detail, tier_keys(job.cluster))

@@ -34,7 +34,7 @@ class Part:
     forward_s: Array  # with exposed communication and the host's floor
     backward_s: Array
     without_weight_s: Array  # backward without the gradients of weights, which a schedule may put off
-    regather_s: Array  # what selective recomputation gathers again under sequence parallelism, exposed
+    again_s: Array  # what each recomputation but full repeats, with exposed communication
     tp_s: Array  # exposed communication, forward and backward together
     cp_s: Array
     ep_s: Array
@@ -43,13 +43,18 @@ class Part:
     ep_all_s: Array
 
 
-def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, Part, Part, Part]:
-    """The number of layers, and the mean layer, the first end and the last end of the model."""
+def model_parts(
+    job: Job, links: Sequence[Link], shapes: Shapes, recomputes: Sequence[str]
+) -> tuple[int, Part, Part, Part]:
+    """The number of layers, and the mean layer, the first end and the last end of the model.
+
+    Each has a row for each of the recomputations.
+    """
     layers, total, first, last = 0, no_costs(shapes), no_costs(shapes), no_costs(shapes)
     bodies = []
     for segment in job.graph.segments:
-        costs = _costs_by_precision(job, segment, shapes)
         name = segment.block.name
+        costs = _costs_by_precision(job, segment, shapes, recomputes)
         if name.endswith(("embedding", "encoder.end")):
             first = replace(first + costs, hidden_bytes=costs.hidden_bytes)
         elif name.endswith("head"):
@@ -68,7 +73,7 @@ def model_parts(job: Job, links: Sequence[Link], shapes: Shapes) -> tuple[int, P
     return layers, mean, start, end
 
 
-def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCosts:
+def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes, recomputes: Sequence[str]) -> BlockCosts:
     """Block costs where each precision among the shapes is computed at its own rates."""
     codes = np.unique(shapes.precision)
     tables = [
@@ -76,7 +81,7 @@ def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes) -> BlockCost
             job.graph, segment, job.seq, shapes,
             Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack,
                     precision=PRECISIONS[code]),
-            traffic=bool(job.cluster.expanded),
+            recomputes=recomputes, traffic=bool(job.cluster.expanded),
         )
         for code in codes
     ]  # fmt: skip
@@ -96,7 +101,9 @@ def _with_communication(
         links, {"tp": shapes.tp, "cp": shapes.cp, "dp": shapes.dp, "pp": shapes.pp}, shapes.order
     )
     tp = share_of_sums * _tensor_parallel_s(links, ranks, shapes, costs)
-    cp = _context_parallel_s(links, ranks, shapes, costs)
+    cp = _context_parallel_s(job, links, ranks, shapes, costs)
+    # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
+    back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
     ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
@@ -112,10 +119,10 @@ def _with_communication(
     share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
     steps = _ring_steps_s(job, shapes, costs)
     cp_forward = passes * cp - np.minimum(passes * cp * share, costs.attention_forward_s) + passes * steps
-    cp_alone = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s)
+    cp_alone = back - np.minimum(back * share, costs.attention_backward_s)
     # Weight gradients that wait for something to hide, and find no sum over ranks, are beside the ring.
     left = np.where((stack.tp_overlap * on > 0) & (shapes.tp == 1), costs.matmul_weight_s, 0.0)
-    cp_backward = 2.0 * cp - np.minimum(2.0 * cp * share, costs.attention_backward_s + left)
+    cp_backward = back - np.minimum(back * share, costs.attention_backward_s + left)
     ep_exposed = ep * (1.0 - stack.ep_overlap * on)
     host = (costs.kernels + 2.0 * costs.tp_reductions * (shapes.tp > 1)) * stack.op_s
     behind = smooth_max(backward + tp_backward + cp_backward + ep_exposed, host)
@@ -126,15 +133,46 @@ def _with_communication(
         forward_s=smooth_max(forward + tp_forward + cp_forward + ep_exposed, passes * host),
         backward_s=behind,
         without_weight_s=np.minimum(smooth_max(rest, host), behind),
-        # Norms are done again on parts of the sequence; their results are gathered for gradients of weights.
-        regather_s=np.where((shapes.sp > 0) & (stack.attention != "unfused"), 0.5 * tp, 0.0)
-        * (1.0 - stack.tp_overlap * on),
+        again_s=_again_s(job, links, ranks, shapes, costs, (cp, share, steps), ep_exposed),
         tp_s=tp_forward + tp_backward,
         cp_s=cp_forward + cp_backward,
         ep_s=2.0 * ep_exposed,
         tp_all_s=(1.0 + passes) * tp,
-        cp_all_s=(2.0 + passes) * cp + passes * steps,
+        cp_all_s=back + passes * (cp + steps),
         ep_all_s=2.0 * ep,
+    )
+
+
+def _again_s(
+    job: Job,
+    links: Sequence[Link],
+    ranks: Ranks,
+    shapes: Shapes,
+    costs: BlockCosts,
+    ring: tuple[Array, Array, Array],
+    ep_exposed: Array,
+) -> Array:
+    """What recomputations repeat of a part: compute, and communication that it waits for.
+
+    Norms are done again on parts of the sequence, and their results gathered for gradients of weights; what
+    is gathered for a repeated matmul serves its weight gradient too. `ring` is one pass of keys and values,
+    the share of it that hides behind attention, and the cost of its steps.
+    """
+    stack, on, where = job.stack, shapes.overlap, ranks.span(shapes.tp, np.ones(len(shapes)))
+    gathered = np.where(shapes.sp > 0, all_gather_s(links, where, costs.hidden_bytes), 0.0)
+    summed = np.where(
+        shapes.sp > 0,
+        reduce_scatter_s(links, where, costs.hidden_bytes),
+        all_reduce_s(links, where, costs.hidden_bytes),
+    )
+    cp, share, steps = ring
+    attends = cp - np.minimum(cp * share, costs.attention_forward_s / job.graph.passes) + steps
+    return np.asarray(
+        costs.again_s
+        + costs.again_gathers * gathered * (1.0 - stack.tp_overlap * on)
+        + costs.again_sums * summed * (1.0 - stack.tp_forward_overlap * on)
+        + costs.again_routes * ep_exposed / 2.0
+        + costs.again_attention * attends
     )
 
 
@@ -155,10 +193,23 @@ def _tensor_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, cost
     return costs.tp_reductions * np.where(shapes.sp > 0, gathered + scattered, plain) + routed
 
 
-def _context_parallel_s(links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts) -> Array:
-    """Keys and values go round the ring (or are gathered) once forward, with their gradients backward."""
+def _context_parallel_s(
+    job: Job, links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts
+) -> Array:
+    """Keys and values go round the ring (or are gathered) once forward, with their gradients backward.
+
+    Ulysses exchanges queries, keys and values before attention and its results after it.
+    """
     where = ranks.span(shapes.cp, shapes.tp)
-    return np.where(costs.kv_bytes > 0, all_gather_s(links, where, costs.kv_bytes * shapes.cp), 0.0)
+    gathered = all_gather_s(links, where, costs.kv_bytes * shapes.cp)
+    exchanged = shapes.cp_kind == CP_KINDS.index("ulysses")
+    if exchanged.any():
+        sizes = job.graph.sizes
+        groups = sizes["heads"] / shapes.tp / np.maximum(sizes["kv_heads"] / shapes.tp, 1.0)
+        half = all_to_all_s(links, where, 0.5 * costs.kv_bytes * groups)  # queries; results are as large
+        keys = all_to_all_s(links, where, costs.kv_bytes)
+        gathered = np.where(exchanged, 2.0 * half + keys, gathered)
+    return np.where(costs.kv_bytes > 0, gathered, 0.0)
 
 
 def _expert_parallel_s(

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s
-from trainwright.cost.constants import Stack
-from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
+from trainwright.cost.state import host_update_bytes_per_s, state_widths, update_s
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.layers import Part
 from trainwright.estimate.ranks import Ranks, build_ranks
@@ -31,6 +30,7 @@ class Parameters:
 
     dense: Array
     expert: Array
+    ends: Array  # of `dense`, those of embedding and head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,8 @@ def build_layouts(
     sizes = {axis: getattr(strategies, axis) for axis in AXES}
     ranks = build_ranks(links, sizes, strategies.order)
     return _Builder(
-        job=job, links=links, ranks=ranks, strategies=strategies, parts=parts, shape=shape
+        job=job, links=links, ranks=ranks, strategies=strategies, parts=parts, shape=shape,
+        widths=_widths(job, strategies.precision),
     ).layouts(layers)  # fmt: skip
 
 
@@ -107,12 +108,26 @@ def expert_shard_ranks(strategies: Strategies) -> Array:
     return np.maximum(shard_ranks(strategies) * strategies.tp / (strategies.ep * strategies.etp), 1.0)
 
 
-def _gradient_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
-    return gradient_sizes(stack, precision == PRECISIONS.index("fp16"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Widths:
+    """`StateWidths` of each strategy."""
+
+    weight: Array
+    stored: Array
+    unsharded: Array
+    optimizer: Array
+    end_optimizer: Array
+    gradient: Array
+    reduced: Array
+    host_traffic: Array
 
 
-def _weight_sizes(stack: Stack, precision: Ints) -> tuple[Array, Array]:
-    return weight_sizes(stack, precision == PRECISIONS.index("fp32"))
+def _widths(job: Job, precision: Ints) -> _Widths:
+    family = job.cluster.device.family
+    every = [state_widths(job.stack, family, name) for name in PRECISIONS]
+    return _Widths(
+        **{name: np.array([getattr(each, name) for each in every])[precision] for name in _Widths.__slots__}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +138,7 @@ class _Builder:
     strategies: Strategies
     parts: tuple[Part, Part, Part]  # mean layer, first end, last end
     shape: Ints
+    widths: _Widths
 
     def layouts(self, layers: int) -> Layouts:
         head = self._of(2, "dense_parameters") / self._of(0, "dense_parameters")
@@ -169,20 +185,28 @@ class _Builder:
             Parameters(
                 dense=stages.first * dense + first + np.where(alone, last - tied, 0.0),
                 expert=stages.first * expert,
+                ends=first + np.where(alone, last - tied, 0.0),
             ),
             Parameters(
-                dense=np.where(alone, 0.0, stages.middle * dense), expert=stages.middle * expert * ~alone
+                dense=np.where(alone, 0.0, stages.middle * dense),
+                expert=stages.middle * expert * ~alone,
+                ends=np.zeros(len(alone)),
             ),
             Parameters(
-                dense=np.where(alone, 0.0, stages.last * dense + last), expert=stages.last * expert * ~alone
+                dense=np.where(alone, 0.0, stages.last * dense + last),
+                expert=stages.last * expert * ~alone,
+                ends=np.where(alone, 0.0, last),
             ),
         )
 
     def _state(self, owned: Parameters) -> State:
-        strategies, stack = self.strategies, self.job.stack
+        strategies, stack, widths = self.strategies, self.job.stack, self.widths
         shard, expert_shard = shard_ranks(strategies), expert_shard_ranks(strategies)
-        weight_bytes, optimizer_bytes = _weight_sizes(stack, strategies.precision)
-        gathered = 2.0 * (self._of(0, "dense_parameters") + self._of(0, "expert_parameters"))
+        layout = stack.capability.state
+        unit = self._of(0, "dense_parameters") + self._of(0, "expert_parameters")
+        gathered = layout.gathered_units * unit
+        if layout.whole_ends:
+            gathered = gathered + owned.ends
 
         def share(stage: int) -> Array:
             """Parameters kept when state is sharded from ZeRO `stage` on."""
@@ -190,12 +214,25 @@ class _Builder:
             return owned.dense / np.where(on, shard, 1.0) + owned.expert / np.where(on, expert_shard, 1.0)
 
         whole = owned.dense + owned.expert
-        # ZeRO-3 holds its shard and two gathered layers, never more than everything.
-        weights = np.where(strategies.zero == 3, np.minimum(share(3) + gathered, whole), whole)
+        stored = np.where(strategies.zero >= 1, widths.stored, widths.unsharded)
+        more = widths.weight - stored  # at the ends
+        every = stored * whole + more * owned.ends
+        own = stored * share(3) + more * owned.ends / shard
+        # ZeRO-3 holds its shard and what is gathered, never more than everything.
+        weights = np.where(strategies.zero == 3, np.minimum(own + widths.weight * gathered, every), every)
+        kept = whole if layout.whole_gradients else share(2)
+        if layout.whole_with_pipeline:
+            during = (strategies.pp > 1) & (strategies.zero >= 2)
+            weights, kept = np.where(during, every, weights), np.where(during, whole, kept)
+        several = strategies.dp * strategies.cp > 1
+        unsharded = layout.unit_gradient_bytes * np.minimum(unit, whole)
+        scattered = np.where((strategies.zero >= 2) & several, unsharded, 0.0)
+        buckets = np.where((strategies.zero >= 1) & several, layout.bucket_bytes, 0.0)
+        ends = owned.ends / np.where(strategies.zero >= 1, shard, 1.0)
         return State(
-            weights=weight_bytes * weights,
-            gradients=_gradient_sizes(stack, strategies.precision)[0] * share(2),
-            optimizer=optimizer_bytes * share(1),
+            weights=weights,
+            gradients=widths.gradient * kept + scattered + buckets,
+            optimizer=widths.optimizer * share(1) + (widths.end_optimizer - widths.optimizer) * ends,
         )
 
     def _edge(self, owned: Parameters) -> Array:
@@ -217,8 +254,7 @@ class _Builder:
             expert_shard_ranks(strategies),
             (strategies.ep * strategies.etp).astype(float),
         )
-        weight_bytes = _weight_sizes(self.job.stack, strategies.precision)[0]
-        reduce_bytes = _gradient_sizes(self.job.stack, strategies.precision)[1]
+        weight_bytes, reduce_bytes = self.widths.weight, self.widths.reduced
         where, expert_where = (
             self.ranks.span(ranks, stride), self.ranks.span(expert_ranks, expert_stride)
         )  # fmt: skip
@@ -254,11 +290,10 @@ class _Builder:
         return reduced, np.where(alone, 0.0, gathered), overlap
 
     def _one_reduce_s(self, parameters: Array, ranks: Array, stride: Array) -> tuple[Array, Array]:
-        reduce_bytes = _gradient_sizes(self.job.stack, self.strategies.precision)[1]
+        reduce_bytes = self.widths.reduced
         where, zero = self.ranks.span(ranks, stride), self.strategies.zero
         plain = all_reduce_s(self.links, where, reduce_bytes * parameters)
-        weight_bytes = _weight_sizes(self.job.stack, self.strategies.precision)[0]
-        updated = all_gather_s(self.links, where, weight_bytes * parameters)
+        updated = all_gather_s(self.links, where, self.widths.weight * parameters)
         scattered = all_gather_s(self.links, where, reduce_bytes * parameters)
         # ZeRO-2 has scattered its gradients in every microbatch.
         reduced = np.where(zero == 0, plain, np.where(zero == 1, scattered, 0.0))
@@ -266,8 +301,7 @@ class _Builder:
 
     def _replica_reduce_s(self, dense: Array, expert: Array) -> Array:
         """HSDP: each shard's gradients are summed over the replicas of the shard group."""
-        strategies = self.strategies
-        reduce_bytes = _gradient_sizes(self.job.stack, strategies.precision)[1]
+        strategies, reduce_bytes = self.strategies, self.widths.reduced
         ranks, apart = strategies.dp * strategies.cp, strategies.ep * strategies.etp
         total = np.zeros(len(strategies))
         for parameters, shard, every, stride in (
@@ -284,14 +318,14 @@ class _Builder:
 
         Inside a site it is left out, as it was when constants were fitted.
         """
-        strategies, stack = self.strategies, self.job.stack
+        strategies = self.strategies
         leaves = build_sends(self.links, self.ranks, strategies.pp).leaves
         if not (self.job.graph.tied and leaves.any()):
             return np.zeros(len(strategies))
         tied = Tied(
             parameters=np.minimum(self._of(1, "dense_parameters"), self._of(2, "dense_parameters")),
-            gradient_bytes=_gradient_sizes(stack, strategies.precision)[1],
-            weight_bytes=_weight_sizes(stack, strategies.precision)[0],
+            gradient_bytes=self.widths.reduced,
+            weight_bytes=self.widths.weight,
         )
         added = tied_s(self.links, self.ranks, strategies, shard_ranks(strategies), tied)
         return np.where(leaves, added, 0.0)
@@ -304,20 +338,28 @@ class _Builder:
         )
 
     def _accessed(self, owned: Sequence[Parameters]) -> Accessed:
-        precision, stack = self.strategies.precision, self.job.stack
-        weight_bytes, optimizer_bytes = _weight_sizes(stack, precision)
-        gradient_bytes = _gradient_sizes(stack, precision)[0]
+        widths = self.widths
         read = [(self._of(part, "read_dense"), self._of(part, "read_expert")) for part in range(3)]
+        stored = (widths.stored, widths.weight, widths.weight)
         kept = self._updated(owned)
         return Accessed(
-            weights=tuple(weight_bytes * self._sharded(*each, 3) for each in read),  # type: ignore[arg-type]
-            gradients=tuple(gradient_bytes * self._sharded(*each, 2) for each in read),  # type: ignore[arg-type]
+            weights=tuple(  # type: ignore[arg-type]
+                width * self._sharded(*each, 3) for width, each in zip(stored, read, strict=True)
+            ),
+            gradients=tuple(widths.gradient * self._sharded(*each, 2) for each in read),  # type: ignore[arg-type]
             update={
-                "optimizer": 2.0 * optimizer_bytes * kept,
-                "gradients": 2.0 * gradient_bytes * kept,
-                "weights": weight_bytes * kept,
+                "optimizer": 2.0 * (widths.optimizer * kept + self._end_bytes(owned)),
+                "gradients": 2.0 * widths.gradient * kept,
+                "weights": widths.weight * kept,
             },
         )
+
+    def _end_bytes(self, owned: Sequence[Parameters]) -> Array:
+        """What the ends of the stage that owns most have of optimizer state beyond as many of a layer."""
+        more = self.widths.end_optimizer - self.widths.optimizer
+        most = np.argmax([each.dense for each in owned], axis=0)
+        ends = np.choose(most, [each.ends for each in owned])
+        return more * self._sharded(ends, np.zeros(1), 1)
 
     def _updated(self, owned: Sequence[Parameters]) -> Array:
         """Parameters that a device updates, of the stage that owns most."""
@@ -326,19 +368,15 @@ class _Builder:
 
     def _update_s(self, owned: Sequence[Parameters]) -> tuple[Array, Array]:
         """The update's traffic: states and gradient read and written; and what moves if it is offloaded."""
-        job, strategies = self.job, self.strategies
-        kept = self._updated(owned)
-        gradient_bytes = _gradient_sizes(job.stack, strategies.precision)[0]
-        weight_bytes, optimizer_bytes = _weight_sizes(job.stack, strategies.precision)
-        traffic = 2.0 * optimizer_bytes + 2.0 * gradient_bytes + weight_bytes
-        local = update_s(job.cluster.device, job.efficiency, kept * traffic)
-        tier, rate = (
-            job.cluster.host_tier,
-            job.cluster.network.host_bytes_per_s * job.efficiency.host_link,
-        )
+        job = self.job
+        kept, widths = self._updated(owned), self.widths
+        traffic = 2.0 * widths.optimizer + 2.0 * widths.gradient + widths.weight
+        touched = kept * traffic + 2.0 * self._end_bytes(owned)
+        local = update_s(job.cluster.device, job.efficiency, touched)
+        rate = job.cluster.network.host_bytes_per_s * job.efficiency.host_link
         # The host updates what it holds at the speed of its own memory.
-        there = kept * traffic / (tier.bytes_per_s if tier else rate)
-        return local, np.maximum(there - local, 0.0) + kept * (gradient_bytes + weight_bytes) / rate
+        there = kept * widths.host_traffic / host_update_bytes_per_s(job.cluster, job.efficiency)
+        return local, np.maximum(there - local, 0.0) + kept * (widths.gradient + widths.weight) / rate
 
     def _wait_s(self, stages: Stages) -> Array:
         """What some stacks lose per microbatch of a pipeline: pipeline_tp_s and pipeline_stall_s."""

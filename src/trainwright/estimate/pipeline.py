@@ -2,8 +2,9 @@
 
 A path through a step goes with the first microbatch forward through all stages, stays on one stage for all
 microbatches, and returns with the last one's backward. The longest is looked for among those that stay on the
-first stage, on the last one, or on the last in between that has most layers; of a pipeline at several sites,
-on the last one before a border, whose backward comes from beyond it.
+first stage, on the last one, or on the last in between that has most layers, if weight gradients are put off
+also on the first in between; of a pipeline at several sites, on the last one before a border, whose backward
+comes from beyond it.
 """
 
 from dataclasses import dataclass
@@ -141,18 +142,24 @@ class Pipeline:
     def _plain_s(self, microbatches: Array) -> Array:
         """With one chunk per stage. Row j of p does p−j forwards ahead of its first backward, unless all
         forwards come first; it puts off weight gradients by j microbatches, and those left at the end go
-        beside gradients of inputs on their way back.
+        beside gradients of inputs on their way back. Of equal rows the path is longest on the last one, or,
+        with weight gradients put off, on the first or the last: its length is convex over rows.
         """
         first, middle, last, ends = self.first, self.middle, self.last, self.strategies.pp - 1.0
         turns = microbatches - 1.0
         eager = self.strategies.schedule != SCHEDULES.index("gpipe")
+        puts_off = (self.strategies.schedule == SCHEDULES.index("zb")) & (self.far_s == 0)
         after_first = self.passing_inputs_s - first.passing_inputs_s
         longest = microbatches * first.seconds
-        for stage, row, after, there in (
+        stays = [
             (first, np.zeros(1), after_first, ends > 0),
             (middle, self.row, after_first - self._up_to_middle_s(), ends > 1),
             (last, ends, np.zeros(1), ends > 0),
-        ):
+        ]
+        if puts_off.any():
+            second = after_first - middle.passing_inputs_s
+            stays.append((middle, np.ones(1), second, (ends > 1) & puts_off))
+        for stage, row, after, there in stays:
             ahead = np.where(eager, np.minimum(ends - row, turns), 0.0) * stage.forward_s
             forward = self.passing_forward_s - stage.passing_forward_s - ahead
             before = self.passing_inputs_s - stage.passing_inputs_s - after

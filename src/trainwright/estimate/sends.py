@@ -1,7 +1,7 @@
 """Sends from stage to stage of a pipeline: over the network of a site, and over slow links between sites."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,15 +43,17 @@ class Sends:
 def build_sends(links: Sequence[Link], ranks: Ranks, pp: Ints) -> Sends:
     """The sends of pipelines of `pp` stages.
 
-    Borders inside a site are charged by the distance of stages, as constants were fitted.
+    Borders inside a site are charged by the distance of stages, as constants were fitted. What tells sites
+    apart is the latency of links, not what software adds to it.
     """
     stride, apart = ranks.to_next_stage(), ranks.between_ends()
     near, far = _line(links, stride), _line(links, apart)
-    leaves = (pp > 1) & (far[0] >= FAR_S)
+    bare = [replace(link, latency_s=link.latency_s - link.extra_s, extra_s=0.0) for link in links]
+    leaves = (pp > 1) & (_line(bare, apart)[0] >= FAR_S)
     site = np.ones(len(pp))
-    for link in links:
+    for link in bare:
         inside = np.full(len(pp), float(link.inside))
-        site = np.where(_line(links, inside - 1.0)[0] < FAR_S, inside, site)
+        site = np.where(_line(bare, inside - 1.0)[0] < FAR_S, inside, site)
     rows = np.maximum(np.floor(site / stride), 1.0)  # of one site
     return Sends(
         latency_s=near[0],

@@ -136,7 +136,7 @@ class Builder:
         """Bytes of each class that a microbatch meets once in a layer, or in an end of the model."""
         accessed, table, shape = self.layouts.accessed, self.table, self.shape
         assert accessed is not None
-        kept = table.kept[self.strategies.recompute, shape]
+        kept = table.kept[table.rows[self.strategies.recompute], shape]
         return {
             "weights": accessed.weights[which][self.layout],
             "gradients": accessed.gradients[which][self.layout],

@@ -37,7 +37,8 @@ def stage_layout(layers: int, strategies: Strategies, head_layers: Array | None 
         # After the last layer come two blocks, the final norm and the head: further stages stay empty.
         left = pp - np.ceil(layers * pp / (layers + head_layers))
         last = np.where(pp > 1, rest, layers)
-        return Stages(middle=middle, first=middle, last=last, row=np.maximum(pp - 2, 0.0), empty=left > 2)
+        row = np.clip(np.floor(layers / middle) - 1.0, 0.0, np.maximum(pp - 2, 0.0))
+        return Stages(middle=middle, first=middle, last=last, row=row, empty=left > 2)
     chunks = pp * strategies.vpp
     even = np.floor(layers / pp)
     rest = layers - even * pp

@@ -11,6 +11,7 @@ from trainwright.cost.overlap import shown_s
 from trainwright.cost.tiers import build_expansion
 from trainwright.estimate.breakdown import Pieces, breakdown, communication
 from trainwright.estimate.gathers import LayerTimes, layer_times
+from trainwright.estimate.in_flight import held_microbatches
 from trainwright.estimate.layers import Part, model_parts
 from trainwright.estimate.layouts import Layouts, build_layouts, layout_rows
 from trainwright.estimate.memory import (
@@ -18,8 +19,8 @@ from trainwright.estimate.memory import (
     MOVES_OPTIMIZER,
     Activations,
     activation_table,
+    fullest_row,
     host_bytes,
-    in_flight,
     kept_by_layers,
     memory_parts,
 )
@@ -49,7 +50,8 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     job = crowded(job)
     shapes, shape = distinct_shapes(strategies)
     rows, layout = layout_rows(strategies)
-    model = build_model(job, job, shapes, strategies.take(rows), shape[rows])
+    recomputes = distinct_recomputes(strategies)
+    model = build_model(job, job, shapes, strategies.take(rows), shape[rows], recomputes)
     every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
     chunks = [slice(at, at + CHUNK) for at in range(0, len(strategies), CHUNK)]
     return join_estimates(
@@ -62,17 +64,26 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     )
 
 
-def build_model(job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategies, shape: Ints) -> "Model":
-    """The tables of a job: over shapes, and over layouts, of each of which a strategy and its shape is given.
+def distinct_recomputes(strategies: Strategies) -> Ints:
+    """The recomputations of a batch, by number; no recomputation is always one of them."""
+    return np.unique(np.append(strategies.recompute, RECOMPUTES.index("none")))
+
+
+def build_model(
+    job: Job, layouts_job: Job, shapes: Shapes, strategies: Strategies, shape: Ints, recomputes: Ints
+) -> "Model":
+    """The tables of a job: over shapes and recomputations, and over layouts, of each of which a strategy and
+    its shape is given.
 
     The job is given twice, as it may hold figures of many clusters: one for each shape, or for each layout.
     """
     check_layers(job.graph)
-    layers, layer, first, last = model_parts(job, network_links(job), shapes)
+    names = [RECOMPUTES[each] for each in recomputes]
+    layers, layer, first, last = model_parts(job, network_links(job), shapes, names)
     layouts = build_layouts(
         layouts_job, network_links(layouts_job), layers, (layer, first, last), strategies, shape
     )
-    table = activation_table(job, layer, first, last, shapes)
+    table = activation_table(job, layer, first, last, shapes, recomputes)
     return Model(job=job, layers=layers, layer=layer, first=first, last=last, layouts=layouts, table=table)
 
 
@@ -131,10 +142,11 @@ def estimate_chunk(
     work = _work(model, strategies, shape, layout, microbatches)
     waits = microbatches * layouts.wait_s[layout]
     step = work.pipeline_s + waits + work.reduce_s + work.update_s + job.stack.step_s
-    held, tail = in_flight(strategies, microbatches)
-    memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held, tail)
+    row = fullest_row(model.table, strategies, shape, layouts.stages.row[layout])
+    held = held_microbatches(strategies, microbatches, row)
+    memory, kept = memory_parts(job, strategies, layouts, layout, model.table, shape, held)
     total = sum(memory.values(), start=np.zeros(1))
-    host = host_bytes(strategies, layouts, layout, model.table, shape, held)
+    host = host_bytes(strategies, layouts, layout, model.table, shape, held[0].in_flight)
     time, moved = (
         _details(model, strategies, shape, layout, (microbatches, step), work) if detail else ({}, {})
     )
@@ -173,7 +185,7 @@ def _tiers(
     """What expanded memory adds to each step; with `detail`, also what lies there."""
     (shape, layout), (memory, kept, total) = where, needed
     added = np.zeros(len(strategies))
-    rows = np.flatnonzero(total > model.job.cluster.device.memory[0].capacity_bytes)
+    rows = np.flatnonzero(total > model.job.cluster.device.memory[0].usable_bytes)
     lying = {key: np.zeros(len(strategies)) for key in tier_keys(model.job.cluster)} if detail else {}
     if not len(rows):
         return added, lying
@@ -298,16 +310,15 @@ def _device_s(part: Part, shape: Ints) -> Array:
 
 
 def _recompute_s(model: Model, strategies: Strategies, shape: Ints, forward: Array) -> Array:
-    """Per layer, on average: everything again where layers recompute fully, or what is cheap to repeat."""
+    """Per layer, on average: everything again where layers recompute fully, or modules of them."""
     every = model.layers / strategies.pp
     share = np.where(
         strategies.recompute_layers > 0, np.minimum(strategies.recompute_layers / every, 1.0), 1.0
     )
     full = strategies.recompute == RECOMPUTES.index("full")
-    selective = strategies.recompute == RECOMPUTES.index("selective")
     forward = forward / model.job.graph.passes  # of recycled passes, only the last is needed again
-    again = model.layer.costs.selective_s[shape] + model.layer.regather_s[shape]
-    return np.where(full, share * forward, np.where(selective, again, 0.0))
+    again = model.layer.again_s[model.table.rows[strategies.recompute], shape]
+    return np.where(full, share * forward, again)
 
 
 def _reduce_s(
@@ -407,7 +418,7 @@ def _copies(
     moves = MOVES_ACTIVATIONS[strategies.offload]
     if not moves.any():
         return None
-    layers, choice = model.layouts.stages.middle[layout], strategies.recompute
+    layers, choice = model.layouts.stages.middle[layout], model.table.rows[strategies.recompute]
     kept = model.table.kept[choice, shape] + model.table.gathered[choice, shape]
     body = kept_by_layers(model.table, strategies, shape, layers, kept)
     rate = model.job.cluster.network.host_bytes_per_s * model.job.efficiency.host_link

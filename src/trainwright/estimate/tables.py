@@ -17,7 +17,7 @@ from trainwright.cost.operators import (
     table_traffic_bytes,
 )
 from trainwright.cost.overlap import smooth_max
-from trainwright.cost.state import gradient_sizes, update_s, weight_sizes
+from trainwright.cost.state import StateWidths, state_widths, update_s
 from trainwright.cost.tiers import TABLES as TABLES_CLASS
 from trainwright.cost.tiers import added_s, build_expansion, tier_shares
 from trainwright.estimate.network import links as network_links
@@ -193,17 +193,20 @@ def _host(job: Job, blocks: Sequence[_Block], index: int, meets: int) -> Array:
 
 def _reduce_s(job: Job, shardings: Shardings, links: Sequence[Link], blocks: Sequence[_Block]) -> Array:
     """The sum of the MLPs' gradients over all devices."""
-    width = float(gradient_sizes(job.stack, shardings.precision == "fp16")[1])
+    width = _widths(job, shardings).reduced
     devices = shardings.devices.astype(float)
     size = np.full(len(shardings), width * sum(each.parameters for each in blocks))
     return all_reduce_s(links, span(links, devices, np.ones(len(shardings))), size)
 
 
+def _widths(job: Job, shardings: Shardings) -> StateWidths:
+    return state_widths(job.stack, job.cluster.device.family, shardings.precision)
+
+
 def _update_s(job: Job, shardings: Shardings, blocks: Sequence[_Block]) -> Array:
     """The update of the MLPs: every device has all of them."""
-    gradient = float(gradient_sizes(job.stack, shardings.precision == "fp16")[0])
-    weight, optimizer = (float(each) for each in weight_sizes(job.stack, shardings.precision == "fp32"))
-    traffic = 2.0 * optimizer + 2.0 * gradient + weight
+    widths = _widths(job, shardings)
+    traffic = 2.0 * widths.end_optimizer + 2.0 * widths.gradient + widths.weight
     owned = np.full(len(shardings), sum(each.parameters for each in blocks))
     return update_s(job.cluster.device, job.efficiency, owned * traffic)
 
@@ -227,8 +230,8 @@ def _memory(
 ) -> dict[str, Array]:
     """Bytes on the fullest device."""
     stack, (_, tables) = job.stack, local[0]
-    weight, optimizer = (float(each) for each in weight_sizes(stack, shardings.precision == "fp32"))
-    gradient = float(gradient_sizes(stack, shardings.precision == "fp16")[0])
+    widths = _widths(job, shardings)
+    weight, optimizer, gradient = widths.weight, widths.end_optimizer, widths.gradient
     dense = float(sum(segment_parameters(job.graph, segment) for segment, _ in local[1:]))
     rows = tables[TABLES] * tables[TABLE_ROWS]
     looked_up = tables["batch"] * tables[TABLES] * tables[WIDTH] * machine.element_bytes
@@ -290,5 +293,5 @@ def _far(
 def tables_bytes(sizes: Sizes, precision: str, stack: Stack) -> Array:
     """Bytes of the tables of one device, with the state of their rows."""
     rows = sizes[TABLES] * sizes[TABLE_ROWS]
-    weight = float(weight_sizes(stack, precision == "fp32")[0])
+    weight = state_widths(stack, "", precision).weight
     return rows * (weight * sizes[WIDTH] + ROW_STATE_BYTES)

@@ -2,43 +2,33 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.plan.strategy import Strategy
 
 NAME = "accelerate"
-ABILITY = Ability(
-    axes=("tp", "cp"), sp=(False,), zeros=(0, 2, 3), hybrid=(2, 3), recomputes=("none", "full"),
-    some_layers=False, offloads=("none",), precisions=("fp32", "bf16", "fp16", "fp8"), overlaps=(True,),
-)  # fmt: skip
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
+_OPTIMIZERS = {  # transformers' names
+    "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor",
+    "lion": "lion_32bit", "sgd": "sgd",
+}  # fmt: skip
 MIXED = {"fp32": "no", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the file cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, NAME)
-    if strategy.zero == 0 and strategy.cp > 1:
-        yield Gap(knob="zero", value=0, reason="accelerate shards weights over the ranks of cp")
-    if strategy.zero == 0 and strategy.recompute == "full":
-        yield Gap(
-            knob="recompute", value="full", reason="accelerate recomputes under FSDP (zero 2 or 3) only"
-        )
-    if strategy.shard and strategy.shard % strategy.cp:
-        reason = f"accelerate shards over whole groups of context parallelism, of {strategy.cp} ranks"
-        yield Gap(knob="shard", value=strategy.shard, reason=reason)
 
 
 def remarks(handover: Handover) -> Iterator[str]:
     """What the launch line must say, because the file does not."""
-    strategy, words = canonical(handover.strategy), ["accelerate launch --config_file THIS train.py"]
+    strategy, words = (
+        canonical(handover.strategy),
+        [f"{ALLOCATOR} accelerate launch --config_file THIS train.py"],
+    )
     words.append(f"--per_device_train_batch_size {strategy.micro_batch}")
     words.append(f"--gradient_accumulation_steps {handover.microbatches}")
-    yield f"Batches are the training script's; with transformers' Trainer: {' '.join(words)}"
+    if handover.optimizer:
+        words.append(f"--optim {_OPTIMIZERS[handover.optimizer]}")
+    whose = "Batches and optimizer" if handover.optimizer else "Batches"
+    yield f"{whose} are the training script's; with transformers' Trainer: {' '.join(words)}"
     if handover.nodes > 1:
         yield "On each node, add --machine_rank, --main_process_ip and --main_process_port."
     if strategy.zero == 2:

@@ -3,30 +3,18 @@
 import json
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
+from trainwright.export.flags import ALLOCATOR
 from trainwright.export.handover import Handover
 from trainwright.export.megatron import replicas
 
 NAME = "DeepSpeed's JSON"
-ABILITY = Ability(
-    axes=("tp", "ep", "etp"), sp=(False,), hybrid=(3,), recomputes=("none",), some_layers=False,
-    offloads=("none", "optimizer"), precisions=("fp32", "bf16", "fp16"),
-)  # fmt: skip
-_CODE = {
-    "pp": "stages are an argument of PipelineModule, in the training script",
-    "recompute": "the model calls deepspeed.checkpointing or its own, which the JSON does not switch on",
-    "cp": "its sequence parallelism (Ulysses) is another one and is set up in the training script",
+# With learning rates of examples, yours to change.
+_OPTIMIZERS: dict[str, object] = {
+    "adamw": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+    "sgd": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}},
+    "lion": {"type": "Lion", "params": {"lr": 1e-4, "betas": [0.9, 0.99], "weight_decay": 0.1}},
 }
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the JSON cannot say."""
-    strategy = canonical(handover.strategy)
-    for gap in ability_gaps(strategy, ABILITY, NAME):
-        yield Gap(knob=gap.knob, value=gap.value, reason=_CODE.get(gap.knob, gap.reason))
-    if strategy.offload == "optimizer" and not strategy.zero:
-        yield Gap(knob="offload", value="optimizer", reason="DeepSpeed offloads sharded state: zero 1 to 3")
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -34,6 +22,11 @@ def remarks(handover: Handover) -> Iterator[str]:
     strategy = canonical(handover.strategy)
     if strategy.shard:
         yield "mics_shard_size needs the model built under deepspeed.zero.MiCS_Init."
+    if strategy.recompute == "full":
+        yield "The model must checkpoint its layers: transformers' gradient_checkpointing_enable()."
+    if strategy.zero == 3 and not strategy.shard:
+        yield "Build the model under deepspeed.zero.Init, or each process builds all of it on its host first."
+    yield f"Start processes with {ALLOCATOR}."
     if strategy.tp > 1:
         yield "autotp_size needs a model of transformers with a tensor-parallel plan."
 
@@ -50,8 +43,17 @@ def render(handover: Handover, notes: list[str]) -> str:
         "fp16": {"enabled": strategy.precision == "fp16"},
         "zero_optimization": _zero(handover),
     }
+    if handover.optimizer:
+        tree["optimizer"] = _OPTIMIZERS[handover.optimizer]
+        if strategy.zero and handover.optimizer == "sgd":  # which ZeRO takes only on request
+            tree["zero_allow_untested_optimizer"] = True
+    if handover.grad_dtype:
+        tree["data_types"] = {"grad_accum_dtype": handover.grad_dtype}
+        tree["communication_data_type"] = handover.grad_dtype
     if strategy.tp > 1:
         tree["tensor_parallel"] = {"autotp_size": strategy.tp, "tp_overlap_comm": strategy.overlap}
+    if strategy.recompute == "full":
+        tree["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": False}
     if strategy.ep > 1 or strategy.etp > 1:
         tree["expert_parallel"] = {
             "enabled": True, "autoep_size": strategy.ep, "expert_tensor_parallel_size": strategy.etp,

@@ -15,10 +15,10 @@ def check_divides(strategy: Strategy, arch: Architecture, seq: int | None) -> No
                 f'strategy "{strategy}": {knob}', degree, f"does not divide {thing} = {size} of {arch.name}",
                 f"choose a {knob.split('·')[0]} that divides it",
             )  # fmt: skip
-    if strategy.pp * strategy.vpp > arch.layers:
+    if strategy.pp * strategy.vpp > arch.layers + 2:
         raise BadInput(
             f'strategy "{strategy}": pp·vpp', strategy.pp * strategy.vpp,
-            f"is more than the {arch.layers} layers of {arch.name}", "lower pp or vpp",
+            f"is more than the {arch.layers} layers, embedding and head of {arch.name}", "lower pp or vpp",
         )  # fmt: skip
 
 

@@ -4,6 +4,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 Flag = tuple[str, ...]  # its name, then its values
+# What PyTorch's allocator needs where segments of many sizes would leave gaps: NVIDIA's recipes set it.
+ALLOCATOR_NAME, ALLOCATOR_VALUE = "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
+ALLOCATOR = f"{ALLOCATOR_NAME}={ALLOCATOR_VALUE}"
 
 
 def flag(name: str, *values: object) -> Flag:

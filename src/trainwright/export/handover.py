@@ -13,7 +13,8 @@ DEVICES_PER_NODE = 8  # where no cluster is stated
 class Handover:
     """Knobs and batch; the model and its length if they are known; and how devices are spread over nodes.
 
-    `model` is the model as the user named it.
+    `model` is the model as the user named it. Optimizer, gradient dtype and device family say which state is
+    kept, and in which recipe.
     """
 
     strategy: Strategy
@@ -22,6 +23,9 @@ class Handover:
     model: str | None = None
     architecture: Architecture | None = None
     per_node: int = DEVICES_PER_NODE
+    optimizer: str = ""  # as stated; "": the stack's own
+    grad_dtype: str = ""
+    device_family: str = ""  # "": not known
 
     def __post_init__(self) -> None:
         if self.global_batch % (self.strategy.dp * self.strategy.micro_batch):

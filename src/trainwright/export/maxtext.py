@@ -2,62 +2,32 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.model.architecture import Architecture
+from trainwright.plan.recompute_policies import MAXTEXT_POLICIES
 from trainwright.plan.strategy import Strategy
 
 NAME = "MaxText"
-ABILITY = Ability(
-    axes=("tp", "cp", "pp", "vpp", "ep"), cp_kinds=("ring", "allgather"), zeros=(0, 3), hybrid=(3,),
-    schedules=("gpipe", "interleaved"), some_layers=False, offloads=("none", "optimizer"),
-    precisions=("fp32", "bf16", "fp8"), overlaps=(True,),
-)  # fmt: skip
-REMAT = {"none": "minimal_with_context", "selective": "minimal", "full": "full"}
+REMAT = {modules: policy for policy, modules in MAXTEXT_POLICIES.items()}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
+GRAD_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+POOL = 0.92  # of a GPU's memory; the rest is for its context and for NCCL, which are outside of the pool
+CP_STRATEGIES = {"ring": "ring", "allgather": "all_gather"}
+_NO_GPUS = ("", "tpu", "trainium", "gaudi", "ascend", "dojo")  # families; "": not known
 _AXES = ("data", "fsdp", "context", "tensor", "pipeline", "expert")
-# What its configurable decoder is: anything else of a model has no setting that we know.
-_PLAIN = {
-    "kind": "decoder", "norm": "rms", "gated": True, "rope": True, "norm_placement": "pre",
-    "post_norms": False,
-    "parallel_block": False, "qkv_bias": False, "output_bias": False, "mlp_bias": False, "qk_norm": "none",
-    "sinks": False, "window": 0, "kv_lora_rank": 0, "shared_ffn": 0, "first_dense": 0, "moe_every": 1,
-    "positions": 0, "embedding_norm": False, "head_bias": False, "router_bias": False, "passes": 1,
-}  # fmt: skip
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the YAML cannot say."""
-    strategy, arch = canonical(handover.strategy), handover.architecture
-    for gap in ability_gaps(strategy, ABILITY, NAME):
-        if gap.knob == "schedule" and gap.value == "1f1b":
-            reason = "MaxText's pipeline does all forwards before the backwards: gpipe or interleaved"
-            yield Gap(knob="schedule", value="1f1b", reason=reason)
-        else:
-            yield gap
-    if strategy.tp > 1 and not strategy.sp:
-        reason = "MaxText shards activations along the sequence under tensor parallelism"
-        yield Gap(knob="sp", value="off", reason=reason)
-    if strategy.shard and strategy.shard % strategy.cp:
-        reason = f"MaxText shards weights over whole groups of {strategy.cp} context ranks"
-        yield Gap(knob="shard", value=strategy.shard, reason=reason)
-    if strategy.ep > 1 and (strategy.dp % strategy.ep or strategy.etp > 1):
-        reason = f"its expert axis is split from data parallelism, here dp = {strategy.dp}"
-        yield Gap(knob="ep", value=strategy.ep, reason=reason)
-    for field, usual in _PLAIN.items() if arch else ():
-        if getattr(arch, field) != usual:
-            yield Gap(knob=f"model {field}", value=getattr(arch, field), reason="state MaxText's model_name")
 
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the YAML means something a little different."""
-    if handover.strategy.recompute == "none":
-        yield "none: MaxText still recomputes what is done element by element (minimal_with_context)."
+    if _on_gpus(handover):  # JAX takes three quarters of a GPU's memory unless it is told otherwise
+        yield f"Start processes with XLA_PYTHON_CLIENT_MEM_FRACTION={POOL}."
     if handover.architecture is None:
         yield "No model was stated: add model_name, or the base_* sizes."
+        if handover.strategy.pp > 1:
+            yield "Add num_layers_per_pipeline_stage: the layers divided by stages and repeats."
 
 
 def render(handover: Handover, notes: list[str]) -> str:
@@ -65,16 +35,23 @@ def render(handover: Handover, notes: list[str]) -> str:
     strategy = canonical(handover.strategy)
     inside, between = _split(degrees(strategy), handover.processes_per_node)
     tree: dict[str, object] = {"base_config": "base.yml", "run_name": "trainwright"}
+    if _on_gpus(handover):  # base.yml is for TPUs
+        tree |= {"hardware": "gpu", "attention": "cudnn_flash_te"}
+    tree |= {"dataset_type": "synthetic", "steps": 100}  # until data and a recipe are stated here
     tree |= {f"dcn_{axis}_parallelism": between[axis] for axis in _AXES}
     tree |= {f"ici_{axis}_parallelism": inside[axis] for axis in _AXES}
     if strategy.cp > 1:
-        tree["context_parallel_strategy"] = {"ring": "ring", "allgather": "all_gather"}[strategy.cp_kind]
+        tree["context_parallel_strategy"] = CP_STRATEGIES[strategy.cp_kind]
     tree |= _batch(handover)
     tree |= {
-        "remat_policy": REMAT[strategy.recompute],
+        **_remat(strategy),
         "optimizer_memory_host_offload": strategy.offload == "optimizer",
         "dtype": DTYPES[strategy.precision], "quantization": "fp8" if strategy.precision == "fp8" else "",
     }  # fmt: skip
+    if handover.optimizer:
+        tree["opt_type"] = handover.optimizer
+    if handover.grad_dtype:
+        tree["grad_dtype"] = GRAD_DTYPES[handover.grad_dtype]
     if handover.seq:
         tree["max_target_length"] = handover.seq
     return comment(notes) + render_yaml(
@@ -82,13 +59,25 @@ def render(handover: Handover, notes: list[str]) -> str:
     )
 
 
+def _on_gpus(handover: Handover) -> bool:
+    """Whether the plan is for GPUs, as far as the devices are known."""
+    return handover.device_family not in _NO_GPUS
+
+
+def _remat(strategy: Strategy) -> dict[str, object]:
+    """What is recomputed and what waits on the host: all that `minimal` keeps, or the input of each layer."""
+    if strategy.offload != "activations":
+        return {"remat_policy": REMAT[strategy.recompute]}
+    if strategy.recompute == "full":
+        return {"remat_policy": "custom", "decoder_layer_input": "offload"}
+    return {"remat_policy": "minimal_offloaded"}
+
+
 def degrees(strategy: Strategy) -> dict[str, int]:
-    """Its axes: copies of weights are data, shards are fsdp; experts take theirs from both."""
+    """Its axes: copies of weights are data; shards are fsdp, but for those that experts are spread over."""
     shards = (strategy.shard or strategy.dp * strategy.cp) // strategy.cp if strategy.zero else 1
-    copies = strategy.dp // shards
-    expert_of_shards = min(strategy.ep, shards)
     return {
-        "data": copies // (strategy.ep // expert_of_shards), "fsdp": shards // expert_of_shards,
+        "data": strategy.dp // shards, "fsdp": shards // strategy.ep,
         "context": strategy.cp, "tensor": strategy.tp, "pipeline": strategy.pp, "expert": strategy.ep,
     }  # fmt: skip
 
@@ -114,6 +103,9 @@ def _batch(handover: Handover) -> dict[str, object]:
     if piped:
         values["num_pipeline_microbatches"] = handover.microbatches
         values["num_pipeline_repeats"] = strategy.vpp
+        if handover.architecture:
+            each = handover.architecture.layers // (strategy.pp * strategy.vpp)
+            values["num_layers_per_pipeline_stage"] = each
     return values
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import (
+    ALLOCATOR_NAME,
+    ALLOCATOR_VALUE,
     Flag,
     comment,
     flag,
@@ -13,55 +14,19 @@ from trainwright.export.flags import (
     torchrun_words,
 )
 from trainwright.export.handover import Handover
-from trainwright.export.megatron_model import model_flags, model_gaps
+from trainwright.export.megatron_model import model_flags
+from trainwright.export.stage_layers import has_uneven_stages, relieves_ends, render_layout
 from trainwright.model.architecture import Architecture
-from trainwright.plan.mapping import AXES, ORDERS, canonical_order
+from trainwright.plan.mapping import ORDERS
+from trainwright.plan.recompute_modules import recompute_modules
+from trainwright.plan.recompute_policies import MEGATRON_LABELS, MEGATRON_NORM
 from trainwright.plan.strategy import Strategy
 
 NAME = "Megatron-LM"
 PIPELINE_INSIDE = "tp-cp-pp-dp"  # the order of --use-tp-pp-dp-mapping
-ABILITY = Ability(
-    schedules=("1f1b", "interleaved"), offloads=("none", "optimizer"), orders=(ORDERS[0], PIPELINE_INSIDE)
-)
 # What Megatron-FSDP shards for each stage of ZeRO.
 SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
-CP_TYPES = {"ring": "p2p", "allgather": "all_gather"}
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the flags cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, NAME)
-    yield from pairing_gaps(strategy)
-    yield from stage_gaps(handover)
-    if handover.architecture:
-        yield from model_gaps(handover.architecture)
-
-
-def pairing_gaps(strategy: Strategy) -> Iterator[Gap]:
-    """Knobs that Megatron has, but not beside others of a plan."""
-    if strategy.recompute_layers % strategy.vpp:
-        reason = f"Megatron counts them in each of the {strategy.vpp} chunks of a stage"
-        yield Gap(knob="recompute_layers", value=strategy.recompute_layers, reason=reason)
-    if strategy.offload == "optimizer" and not is_distributed(strategy):
-        reason = "Megatron offloads the state of its distributed optimizer: zero 1 to 3"
-        yield Gap(knob="offload", value="optimizer", reason=reason)
-    sizes = {axis: getattr(strategy, axis) for axis in AXES}
-    inside = canonical_order(PIPELINE_INSIDE, sizes)
-    if strategy.order == inside != ORDERS[0] and strategy.zero in SHARDED:
-        reason = f"Megatron-FSDP, which zero {strategy.zero} needs, has {ORDERS[0]}"
-        yield Gap(knob="order", value=strategy.order, reason=reason)
-
-
-def stage_gaps(handover: Handover) -> Iterator[Gap]:
-    """Layers that are not as many in every chunk of every stage, of a model that is known."""
-    chunks = handover.strategy.pp * handover.strategy.vpp
-    if handover.architecture and handover.architecture.layers % chunks:
-        reason = (
-            f"Megatron gives as many to each of pp·vpp = {chunks} chunks: choose a divisor, "
-            "or state --pipeline-model-parallel-layout yourself"
-        )
-        yield Gap(knob="model layers", value=handover.architecture.layers, reason=reason)
+CP_TYPES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
 
 
 def is_distributed(strategy: Strategy) -> bool:
@@ -72,15 +37,18 @@ def is_distributed(strategy: Strategy) -> bool:
 
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the flags mean something a little different."""
-    if handover.strategy.recompute == "selective":
-        yield (
-            "selective: norms are recomputed (and activations of experts); Megatron keeps the activation of "
-            "a dense ffn, which the plan recomputes too: expect somewhat more memory than predicted."
-        )
     if canonical(handover.strategy).zero in SHARDED and handover.strategy.pp > 1:
         yield "Megatron-FSDP under pipeline stages is young: check that your release has it."
+    yield from _scaling(handover)
     if handover.architecture is None:
         yield "No model was stated: add its flags (see --model)."
+
+
+def _scaling(handover: Handover) -> Iterator[str]:
+    """What the scaling of fp8 depends on."""
+    strategy = handover.strategy
+    if strategy.precision == "fp8" and not handover.device_family:
+        yield "fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices."
 
 
 def render(handover: Handover, notes: list[str]) -> str:
@@ -94,7 +62,8 @@ def render(handover: Handover, notes: list[str]) -> str:
             comment([*notes, "Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set."]),
             "set -euo pipefail\n",
             ': "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"\n',
-            "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n" if _one_connection(handover.strategy) else "\n",
+            *(f"export {name}={value}\n" for name, value in environment(handover.strategy).items()),
+            "\n",
             render_array("MODEL_ARGS", model),
             "\n",
             render_array("PLAN_ARGS", plan_flags(handover)),
@@ -104,6 +73,12 @@ def render(handover: Handover, notes: list[str]) -> str:
             render_command(torchrun_words(handover.nodes, handover.processes_per_node, program)),
         ]
     )
+
+
+def environment(strategy: Strategy) -> dict[str, str]:
+    """Variables of the processes: of the allocator, and of how kernels start."""
+    found = {ALLOCATOR_NAME: ALLOCATOR_VALUE}
+    return found | ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if _one_connection(strategy) else {})
 
 
 def _one_connection(strategy: Strategy) -> bool:
@@ -126,9 +101,11 @@ def plan_flags(handover: Handover) -> tuple[Flag, ...]:
     """The flags of a plan."""
     strategy = canonical(handover.strategy)
     return (
-        *_degrees(strategy, handover.architecture), flag("--micro-batch-size", strategy.micro_batch),
+        *_degrees(strategy, handover.architecture), *_stages(handover),
+        flag("--micro-batch-size", strategy.micro_batch),
         flag("--global-batch-size", handover.global_batch),
-        *_sharding(strategy), *_recompute(handover), *_precision(strategy), *_overlap(strategy),
+        *_sharding(handover), *_optimizer(handover), *_recompute(handover), *_precision(handover),
+        *_overlap(strategy),
         flag("--use-mcore-models"), flag("--transformer-impl", "transformer_engine"),
     )  # fmt: skip
 
@@ -141,8 +118,6 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
     if strategy.cp > 1:
         yield flag("--cp-comm-type", CP_TYPES[strategy.cp_kind])
     yield flag("--pipeline-model-parallel-size", strategy.pp)
-    if strategy.vpp > 1:
-        yield flag("--num-virtual-stages-per-pipeline-rank", strategy.vpp)
     if strategy.order != ORDERS[0]:
         yield flag("--use-tp-pp-dp-mapping")
     if strategy.ep > 1:
@@ -151,7 +126,26 @@ def _degrees(strategy: Strategy, arch: Architecture | None) -> Iterator[Flag]:
         yield flag("--expert-tensor-parallel-size", strategy.etp)
 
 
-def _sharding(strategy: Strategy) -> Iterator[Flag]:
+def _stages(handover: Handover) -> Iterator[Flag]:
+    """How layers are cut where chunks have unequal numbers; a layout states the chunks itself."""
+    strategy = canonical(handover.strategy)
+    if has_uneven_stages(handover) and not relieves_ends(handover):
+        yield flag("--pipeline-model-parallel-layout", render_layout(handover))
+        return
+    if strategy.vpp > 1:
+        yield flag("--num-virtual-stages-per-pipeline-rank", strategy.vpp)
+    if has_uneven_stages(handover):
+        yield flag("--account-for-embedding-in-pipeline-split")
+        yield flag("--account-for-loss-in-pipeline-split")
+
+
+def offloaded_layers(handover: Handover) -> int:
+    """Layers whose activations go to the host: all but the last, which backward needs at once."""
+    return handover.architecture.layers - 1 if handover.architecture else 0
+
+
+def _sharding(handover: Handover) -> Iterator[Flag]:
+    strategy = canonical(handover.strategy)
     if is_distributed(strategy):
         yield flag("--use-distributed-optimizer")
     if strategy.zero in SHARDED:
@@ -159,12 +153,49 @@ def _sharding(strategy: Strategy) -> Iterator[Flag]:
         yield flag("--data-parallel-sharding-strategy", SHARDED[strategy.zero])
         yield flag("--ckpt-format", "fsdp_dtensor")
         yield flag("--no-gradient-accumulation-fusion")
+        yield flag("--fsdp-double-buffer")  # two buffers of weights and two of gradients, as predicted
+        yield flag("--init-model-with-meta-device")  # or the whole model is built on each device first
+        yield flag("--megatron-fsdp-main-grads-dtype", handover.grad_dtype or "fp32")  # as predicted
     if strategy.shard:
         yield flag("--num-distributed-optimizer-instances", replicas(strategy))
+    if strategy.offload == "activations":
+        yield flag("--cpu-offloading-num-layers", offloaded_layers(handover))
     if strategy.offload == "optimizer":
         yield flag("--optimizer-cpu-offload")
         yield flag("--optimizer-offload-fraction", 1.0)
+
+
+def optimizer_name(optimizer: str) -> str:
+    """Megatron's name for an optimizer."""
+    return optimizer if optimizer in ("sgd", "muon", "lion") else "adam"
+
+
+def is_precision_aware(handover: Handover) -> bool:
+    """Whether the optimizer keeps state in narrower dtypes; one on the host always does."""
+    return handover.optimizer.startswith("precision-aware") or handover.strategy.offload == "optimizer"
+
+
+def moment_dtype(optimizer: str) -> str:
+    """The dtype of both moments of the precision-aware optimizer."""
+    return {"precision-aware-bf16": "bf16", "precision-aware-fp8": "fp8"}.get(optimizer, "fp32")
+
+
+def _optimizer(handover: Handover) -> Iterator[Flag]:
+    """What is stated of the optimizer and its gradients; adam with fp32 gradients are the defaults."""
+    if handover.optimizer:
+        yield flag("--optimizer", optimizer_name(handover.optimizer))
+    if is_precision_aware(handover):
         yield flag("--use-precision-aware-optimizer")
+        if (dtype := moment_dtype(handover.optimizer)) != "fp32":
+            yield flag("--exp-avg-dtype", dtype)
+            yield flag("--exp-avg-sq-dtype", dtype)
+        if handover.grad_dtype == "bf16":
+            yield flag("--main-grads-dtype", "bf16")
+    if handover.grad_dtype:
+        is_narrow = handover.grad_dtype == "bf16"
+        yield flag("--grad-reduce-in-bf16" if is_narrow else "--accumulate-allreduce-grads-in-fp32")
+        if canonical(handover.strategy).zero in SHARDED:
+            yield flag("--megatron-fsdp-grad-comm-dtype", handover.grad_dtype)
 
 
 def replicas(strategy: Strategy) -> int:
@@ -174,9 +205,9 @@ def replicas(strategy: Strategy) -> int:
 
 def _recompute(handover: Handover) -> Iterator[Flag]:
     strategy = handover.strategy
-    if strategy.recompute == "selective":
+    if labels := recompute_labels(strategy):
         yield flag("--recompute-granularity", "selective")
-        yield flag("--recompute-modules", *recompute_modules(handover))
+        yield flag("--recompute-modules", *labels)
     if strategy.recompute == "full":
         layers = strategy.recompute_layers // strategy.vpp
         yield flag("--recompute-granularity", "full")
@@ -184,19 +215,43 @@ def _recompute(handover: Handover) -> Iterator[Flag]:
         yield flag("--recompute-num-layers", layers or 1)
 
 
-def recompute_modules(handover: Handover) -> list[str]:
-    """What selective recomputation does again."""
-    arch = handover.architecture
-    return ["layernorm", "moe_act"] if arch and arch.experts else ["layernorm"]
+def recompute_labels(strategy: Strategy) -> list[str]:
+    """Megatron's labels of the modules of a plan."""
+    modules = recompute_modules(strategy.recompute)
+    norm = [MEGATRON_NORM] if {"norm", "mlp_norm"} & {*modules} else []
+    return [*norm, *(label for label, module in MEGATRON_LABELS.items() if module in modules)]
 
 
-def _precision(strategy: Strategy) -> Iterator[Flag]:
+def fp8_recipe(handover: Handover) -> str:
+    """The scaling that a prediction assumes; delayed scaling refuses recomputed norms."""
+    return "mxfp8" if handover.device_family == "blackwell" else "tensorwise"
+
+
+def keeps_low_weights(strategy: Strategy) -> bool:
+    """Whether weights are kept in fp8 or fp4 alone, which the distributed optimizer gathers.
+
+    Without it, 16-bit weights are kept beside their quantized copies, and are predicted so.
+    """
+    return strategy.precision in ("fp8", "fp4") and canonical(strategy).zero >= 1
+
+
+def _precision(handover: Handover) -> Iterator[Flag]:
+    strategy = handover.strategy
     if strategy.precision != "fp32":
         yield flag("--fp16" if strategy.precision == "fp16" else "--bf16")
     if strategy.precision == "fp8":
-        yield flag("--fp8-format", "hybrid")
+        recipe = fp8_recipe(handover)
+        yield flag("--fp8-format", "e4m3" if recipe == "mxfp8" else "hybrid")
+        yield flag("--fp8-recipe", recipe)
+        if keeps_low_weights(strategy):
+            yield flag("--fp8-param-gather")
+            if recipe == "mxfp8":
+                yield flag("--reuse-grad-buf-for-mxfp8-param-ag")
     if strategy.precision == "fp4":
         yield flag("--fp4-format", "e2m1")
+        yield flag("--fp4-recipe", "nvfp4")
+        if keeps_low_weights(strategy):
+            yield flag("--fp4-param-gather")
 
 
 def _overlap(strategy: Strategy) -> Iterator[Flag]:

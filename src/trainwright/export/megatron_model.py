@@ -2,43 +2,16 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Gap
 from trainwright.export.flags import Flag, flag
 from trainwright.model.architecture import Architecture, is_expert_layer
 
-_PLAIN = "Megatron-LM's GPT has no setting for it"
-
 
 def model_flags(arch: Architecture, seq: int) -> tuple[Flag, ...]:
-    """The flags of a decoder; what they cannot say is among `model_gaps`."""
+    """The flags of a decoder; what they cannot say, its capability lists."""
     return (
         *_sizes(arch, seq), *_position(arch, seq), *_norms(arch), *_biases(arch), *_attention(arch),
         *_latent(arch), *_experts(arch),
     )  # fmt: skip
-
-
-def model_gaps(arch: Architecture) -> Iterator[Gap]:
-    """What of a model the flags cannot say."""
-    if arch.kind != "decoder":
-        yield Gap(knob="model kind", value=arch.kind, reason="pretrain_gpt.py trains decoders")
-    wanted = {
-        "norm_placement": "pre", "post_norms": False, "final_norm": True, "parallel_block": False,
-        "embedding_norm": False, "head_bias": False, "router_bias": False, "passes": 1,
-    }  # fmt: skip
-    for field, usual in wanted.items():
-        if getattr(arch, field) != usual:
-            yield Gap(knob=f"model {field}", value=getattr(arch, field), reason=_PLAIN)
-    if arch.norm_bias != (arch.norm == "layer"):
-        yield Gap(knob="model norm_bias", value=arch.norm_bias, reason=_PLAIN)
-    if arch.qk_norm == "full":
-        yield Gap(knob="model qk_norm", value="full", reason="Megatron-LM normalizes each head")
-    if _bias_words(arch) is None:
-        said = f"qkv {arch.qkv_bias}, output {arch.output_bias}, mlp {arch.mlp_bias}"
-        yield Gap(knob="model biases", value=said, reason="Megatron-LM has all, none, or those of qkv")
-    if arch.v_head_dim != arch.head_dim and not arch.kv_lora_rank:
-        yield Gap(knob="model v_head_dim", value=arch.v_head_dim, reason="needs latent attention")
-    if arch.shared_gate and not arch.shared_ffn:
-        yield Gap(knob="model shared_gate", value=True, reason="needs shared experts")
 
 
 def _sizes(arch: Architecture, seq: int) -> Iterator[Flag]:
@@ -123,3 +96,6 @@ def _experts(arch: Architecture) -> Iterator[Flag]:
     if arch.first_dense or arch.moe_every > 1:
         ones = "".join(str(int(is_expert_layer(arch, index))) for index in range(arch.layers))
         yield flag("--moe-layer-freq", f"[{','.join(ones)}]")
+    if arch.router_bias:  # sigmoid scores and a bias that balances the load
+        yield flag("--moe-router-score-function", "sigmoid")
+        yield flag("--moe-router-enable-expert-bias")

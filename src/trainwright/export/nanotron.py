@@ -2,52 +2,26 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 from trainwright.model.architecture import Architecture
 from trainwright.plan.strategy import Strategy
 
 NAME = "nanotron"
-ABILITY = Ability(
-    axes=("tp", "cp", "pp", "ep"), cp_kinds=("ring",), zeros=(0, 1), hybrid=(), schedules=("gpipe", "1f1b"),
-    recomputes=("none", "full"), some_layers=False, offloads=("none",), precisions=("fp32", "bf16", "fp16"),
-    overlaps=(True,),
-)  # fmt: skip
 ENGINES = {"gpipe": "afab", "1f1b": "1f1b"}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-# What its Llama is: anything else of a model has no setting.
-_LLAMA = {
-    "kind": "decoder", "norm": "rms", "gated": True, "rope": True, "norm_placement": "pre",
-    "post_norms": False,
-    "parallel_block": False, "qkv_bias": False, "output_bias": False, "mlp_bias": False, "qk_norm": "none",
-    "sinks": False, "window": 0, "kv_lora_rank": 0, "experts": 0, "positions": 0, "embedding_norm": False,
-    "head_bias": False, "dropout": False, "passes": 1,
-}  # fmt: skip
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the YAML cannot say."""
-    yield from ability_gaps(handover.strategy, ABILITY, NAME)
-    yield from model_gaps(handover.architecture)
-
-
-def model_gaps(arch: Architecture | None) -> Iterator[Gap]:
-    """What of a model its Llama is not."""
-    for field, usual in _LLAMA.items() if arch else ():
-        if getattr(arch, field) != usual:
-            yield Gap(knob=f"model {field}", value=getattr(arch, field), reason="nanotron's Llama has none")
-    if arch and arch.head_dim * arch.heads != arch.hidden:
-        reason = "nanotron's Llama has hidden / heads"
-        yield Gap(knob="model head_dim", value=arch.head_dim, reason=reason)
 
 
 def remarks(handover: Handover) -> Iterator[str]:
     """What is left to do."""
     if handover.strategy.cp > 1:
         yield "context_parallel_size needs a release after 0.4."
+    ordered = (
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 " if handover.strategy.sp else ""
+    )  # tp_linear_async_communication
+    yield f"{ALLOCATOR} {ordered}torchrun … run_train.py --config-file THIS"
     if handover.architecture is None or handover.seq is None:
         yield "No model was stated: fill in model.model_config and tokens.sequence_length."
 
@@ -58,7 +32,8 @@ def render(handover: Handover, notes: list[str]) -> str:
     parallelism = shared_parallelism(strategy) | {"recompute_layer": strategy.recompute == "full"}
     if strategy.cp > 1:
         parallelism["context_parallel_size"] = strategy.cp
-    optimizer = shared_optimizer(strategy.zero) | {"optimizer_factory": {"name": "adamW"} | ADAM}
+    factory = {"name": "sgd"} if handover.optimizer == "sgd" else {"name": "adamW"} | ADAM
+    optimizer = shared_optimizer(handover) | {"optimizer_factory": factory}
     return comment(notes) + render_yaml(tree_of(handover, parallelism, optimizer))
 
 
@@ -107,10 +82,11 @@ ADAM: dict[str, object] = {
 }  # fmt: skip
 
 
-def shared_optimizer(zero: int) -> dict[str, object]:
+def shared_optimizer(handover: Handover) -> dict[str, object]:
     """The keys of `optimizer` that every release has."""
     return {
-        "zero_stage": zero, "weight_decay": 0.1, "clip_grad": 1.0, "accumulate_grad_in_fp32": True,
+        "zero_stage": canonical(handover.strategy).zero, "weight_decay": 0.1, "clip_grad": 1.0,
+        "accumulate_grad_in_fp32": handover.grad_dtype != "bf16",
         "learning_rate_scheduler": {
             "learning_rate": 0.0003, "lr_warmup_steps": 10, "lr_warmup_style": "linear",
             "lr_decay_style": "cosine", "min_decay_lr": 0.00003,

@@ -1,23 +1,14 @@
 """A plan as the YAML of nanotron 0.4, its last release: no recomputation, no context parallelism."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from trainwright.export import nanotron
-from trainwright.export.ability import Gap, ability_gaps
 from trainwright.export.canonical import canonical
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.export.yaml import render_yaml
 
 NAME = "nanotron 0.4"
-ABILITY = replace(nanotron.ABILITY, axes=("tp", "pp", "ep"), recomputes=("none",))
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the YAML cannot say."""
-    yield from ability_gaps(handover.strategy, ABILITY, NAME)
-    yield from nanotron.model_gaps(handover.architecture)
 
 
 def remarks(handover: Handover) -> Iterator[str]:
@@ -28,7 +19,7 @@ def remarks(handover: Handover) -> Iterator[str]:
 def render(handover: Handover, notes: list[str]) -> str:
     """The YAML; learning rates and data are nanotron's examples, yours to change."""
     strategy = canonical(handover.strategy)
-    optimizer = nanotron.shared_optimizer(strategy.zero) | nanotron.ADAM
+    optimizer = nanotron.shared_optimizer(handover) | nanotron.ADAM
     return comment(notes) + render_yaml(
         nanotron.tree_of(handover, nanotron.shared_parallelism(strategy), optimizer)
     )

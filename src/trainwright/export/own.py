@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Gap
 from trainwright.export.flags import comment
 from trainwright.export.handover import Handover
 from trainwright.model.build import build_graph
@@ -10,11 +9,6 @@ from trainwright.plan.expand import expand
 from trainwright.plan.text import render_plan
 
 NAME = "Trainwright"
-
-
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """Nothing: the plan is written as it is."""
-    yield from ()
 
 
 def remarks(handover: Handover) -> Iterator[str]:

@@ -17,19 +17,19 @@ from trainwright.export import (
     torchtitan,
     torchtitan_toml,
 )
-from trainwright.export.ability import Gap, refuse, without
+from trainwright.export.gaps import capability_gaps, refuse, target_capability, without
 from trainwright.export.handover import Handover
 from trainwright.export.launch import launch_of, render_slurm, render_torchrun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A tool: what it cannot be told, what to say besides, and the text that it reads."""
+    """A format: the stack release that it is for, remarks, and the text that the tool reads."""
 
     name: str
-    gaps: Callable[[Handover], Iterable[Gap]]
     remarks: Callable[[Handover], Iterable[str]]
     render: Callable[[Handover, list[str]], str]
+    stack: str = ""  # the export target of a capability; "": no limits, a launcher
     needs_model: bool = False
     writes_hosts: bool = True  # how many devices a host has
     writes_seq: bool = True  # tokens per sequence, also of a model that is not known
@@ -40,7 +40,7 @@ def _nothing(handover: Handover) -> tuple[()]:
 
 
 _BRIDGE = Target(
-    name=megatron_bridge.NAME, gaps=megatron_bridge.gaps, remarks=megatron_bridge.remarks,
+    stack="nemo", name=megatron_bridge.NAME, remarks=megatron_bridge.remarks,
     render=megatron_bridge.render,
 )  # fmt: skip
 
@@ -48,46 +48,46 @@ _BRIDGE = Target(
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         "megatron": Target(
-            name=megatron.NAME, gaps=megatron.gaps, remarks=megatron.remarks, render=megatron.render
+            stack="megatron", name=megatron.NAME, remarks=megatron.remarks, render=megatron.render
         ),
         "megatron-bridge": _BRIDGE,
         "nemo": replace(_BRIDGE, name="NeMo"),
         "torchtitan": Target(
-            name=torchtitan.NAME, gaps=torchtitan.gaps, remarks=torchtitan.remarks, render=torchtitan.render
+            stack="torchtitan", name=torchtitan.NAME, remarks=torchtitan.remarks, render=torchtitan.render
         ),
         "torchtitan-toml": Target(
-            name=torchtitan_toml.NAME, gaps=torchtitan_toml.gaps, remarks=torchtitan_toml.remarks,
+            stack="torchtitan-toml", name=torchtitan_toml.NAME, remarks=torchtitan_toml.remarks,
             render=torchtitan_toml.render, writes_hosts=False,
         ),
         "deepspeed": Target(
-            name=deepspeed.NAME, gaps=deepspeed.gaps, remarks=deepspeed.remarks, render=deepspeed.render,
+            stack="deepspeed", name=deepspeed.NAME, remarks=deepspeed.remarks, render=deepspeed.render,
             writes_hosts=False, writes_seq=False,
         ),
         "nanotron": Target(
-            name=nanotron.NAME, gaps=nanotron.gaps, remarks=nanotron.remarks, render=nanotron.render,
+            stack="nanotron", name=nanotron.NAME, remarks=nanotron.remarks, render=nanotron.render,
             writes_hosts=False,
         ),
         "nanotron-0.4": Target(
-            name=nanotron_release.NAME, gaps=nanotron_release.gaps, remarks=nanotron_release.remarks,
+            stack="nanotron-0.4", name=nanotron_release.NAME, remarks=nanotron_release.remarks,
             render=nanotron_release.render, writes_hosts=False,
         ),
         "accelerate": Target(
-            name=accelerate.NAME, gaps=accelerate.gaps, remarks=accelerate.remarks, render=accelerate.render,
+            stack="accelerate", name=accelerate.NAME, remarks=accelerate.remarks, render=accelerate.render,
             writes_seq=False,
         ),
         "maxtext": Target(
-            name=maxtext.NAME, gaps=maxtext.gaps, remarks=maxtext.remarks, render=maxtext.render
+            stack="maxtext", name=maxtext.NAME, remarks=maxtext.remarks, render=maxtext.render
         ),
         "torchrun": Target(
-            name="torchrun", gaps=_nothing, remarks=_nothing, needs_model=True,
+            name="torchrun", remarks=_nothing, needs_model=True,
             render=lambda handover, notes: render_torchrun(launch_of(handover), notes),
         ),
         "slurm": Target(
-            name="SLURM", gaps=_nothing, remarks=_nothing, writes_seq=False,
+            name="SLURM", remarks=_nothing, writes_seq=False,
             render=lambda handover, notes: render_slurm(launch_of(handover), notes),
         ),
         "trainwright": Target(
-            name=own.NAME, gaps=own.gaps, remarks=own.remarks, render=own.render, needs_model=True,
+            stack="trainwright", name=own.NAME, remarks=own.remarks, render=own.render, needs_model=True,
             writes_hosts=False,
         ),
     }
@@ -112,11 +112,16 @@ def export_text(handover: Handover, to: str, *, lenient: bool = False, notes: It
     target = TARGETS[to]
     if target.needs_model and handover.architecture is None:
         raise BadInput(f"{target.name} plan", str(handover.strategy), "needs a model", "state --model")
-    gaps = list(target.gaps(handover))
+    gaps = list(capability_gaps(handover, target_capability(target.stack))) if target.stack else []
     if not lenient:
         refuse(handover.strategy, gaps, target.name)
     knobs = [gap for gap in gaps if hasattr(handover.strategy, gap.knob)]
-    told = replace(handover, strategy=without(handover.strategy, knobs))
+    left_out = {gap.knob for gap in gaps}
+    told = replace(
+        handover, strategy=without(handover.strategy, knobs),
+        optimizer="" if "optimizer" in left_out else handover.optimizer,
+        grad_dtype="" if "grad_dtype" in left_out else handover.grad_dtype,
+    )  # fmt: skip
     strategy = handover.strategy
     said = [
         f"{strategy}, a global batch of {handover.global_batch}, {strategy.devices} devices",

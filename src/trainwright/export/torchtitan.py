@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator
 
-from trainwright.export.ability import Ability, Gap, ability_gaps
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
+from trainwright.export.stage_layers import chunk_modules
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 from trainwright.plan.strategy import Strategy
 
 NAME = "torchtitan"
-ABILITY = Ability(
-    axes=("tp", "cp", "pp", "vpp", "ep"), cp_kinds=("allgather",), zeros=(0, 2, 3), hybrid=(2, 3),
-    schedules=("gpipe", "1f1b", "interleaved"), some_layers=False, offloads=("none",),
-    precisions=("fp32", "bf16", "fp8"), overlaps=(True,),
-)  # fmt: skip
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 RESHARD = {2: "never", 3: "always"}
+BF16_MOMENTS = "fused_opt_states_bf16"
 # Models of the catalog that torchtitan has: its module, the function of its configuration, its flavor.
 MODELS = {
     "llama3-8b": ("llama3", "llama3_8b", "8B"),
@@ -34,50 +31,17 @@ MODELS = {
 _DEBUG = ("llama3", "llama3_debugmodel", "debugmodel")
 
 
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the configuration cannot say."""
-    yield from ability_gaps(handover.strategy, ABILITY, "torchtitan 0.3")
-    yield from shared_gaps(handover)
-    if handover.architecture and handover.architecture.name not in MODELS:
-        listed = ", ".join(MODELS)
-        yield Gap(knob="model", value=handover.architecture.name, reason=f"torchtitan 0.3 has {listed}")
-
-
-def shared_gaps(handover: Handover) -> Iterator[Gap]:
-    """What neither form of the configuration can say."""
-    strategy = canonical(handover.strategy)
-    if strategy.cp > 1 and strategy.zero == 0:
-        reason = "torchtitan shards weights over the ranks of context parallelism"
-        yield Gap(knob="zero", value=0, reason=reason)
-    if strategy.shard and strategy.shard % strategy.cp:
-        reason = f"torchtitan shards over whole groups of context parallelism, of {strategy.cp} ranks"
-        yield Gap(knob="shard", value=strategy.shard, reason=reason)
-    if strategy.vpp > 2 and layers_per_stage(handover) is None:
-        reason = "more than 2 chunks are said as layers per stage: state --model, with layers that divide"
-        yield Gap(knob="vpp", value=strategy.vpp, reason=reason)
-
-
 def remarks(handover: Handover) -> Iterator[str]:
     """Where the configuration means something a little different."""
     strategy = canonical(handover.strategy)
-    if strategy.recompute == "selective":
-        yield "selective: torchtitan also recomputes every second matrix product, which the plan keeps."
     if strategy.zero == 2:
         yield "zero2: weights are sharded between steps, and whole from the forward to the backward."
     if handover.architecture is None:
         yield "No model was stated: put the function of yours in the place of llama3_debugmodel."
 
 
-def layers_per_stage(handover: Handover) -> int | None:
-    """Layers of each chunk where all have the same number; None if they have not, or no model is known."""
-    arch, chunks = handover.architecture, handover.strategy.pp * handover.strategy.vpp
-    if arch is None or arch.layers % chunks:
-        return None
-    return arch.layers // chunks
-
-
-def parallelism(handover: Handover) -> dict[str, object]:
-    """The fields of `parallelism` that both forms have."""
+def parallelism(handover: Handover, head: str = "lm_head") -> dict[str, object]:
+    """The fields of `parallelism` that both forms have; `head` is the name of the output layer."""
     strategy = canonical(handover.strategy)
     values: dict[str, object] = dict(_data_parallel(strategy))
     values["tensor_parallel_degree"] = strategy.tp
@@ -87,10 +51,12 @@ def parallelism(handover: Handover) -> dict[str, object]:
     if strategy.pp > 1:
         values["pipeline_parallel_schedule"] = SCHEDULES[strategy.schedule]
         values["pipeline_parallel_microbatch_size"] = strategy.micro_batch
-        values["pipeline_parallel_first_stage_less_layers"] = 0
-        values["pipeline_parallel_last_stage_less_layers"] = 0
-    if strategy.vpp > 2:
-        values["pipeline_parallel_layers_per_stage"] = layers_per_stage(handover)
+        if handover.architecture is None:
+            values["pipeline_parallel_first_stage_less_layers"] = 0
+            values["pipeline_parallel_last_stage_less_layers"] = 0
+        else:
+            modules = chunk_modules(handover, "tok_embeddings", "layers", ("norm", head))
+            values["module_fqns_per_model_part"] = modules
     values["expert_parallel_degree"] = strategy.ep
     return values
 
@@ -125,24 +91,31 @@ def render(handover: Handover, notes: list[str]) -> str:
     lines = [f"    config.parallelism.{name} = {value!r}" for name, value in parallelism(handover).items()]
     lines += [f"    config.training.{name} = {value!r}" for name, value in training(handover).items()]
     lines += [f"    config.activation_checkpoint = {_checkpoint(handover.strategy)}"]
+    lines += _optimizer(handover.optimizer)
     if handover.strategy.pp > 1 or handover.strategy.ep > 1:  # under which it refuses graphs of CUDA
         lines += ["    config.training.disable_cuda_graphs = True"]
     if handover.strategy.precision == "fp8":
         lines += [_FLOAT8.format(flavor=flavor)]
     return _MODULE.format(
         notes=comment(notes), launch=_launch(handover), module=module, function=function,
-        imports=_imports(handover.strategy, module), body="\n".join(lines),
+        imports=_imports(handover, module), body="\n".join(lines),
     )  # fmt: skip
 
 
 def _checkpoint(strategy: Strategy) -> str:
-    return {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}[
+    return {"none": "None", SELECTIVE_AC: "SelectiveAC.Config()", "full": "FullAC.Config()"}[
         strategy.recompute
     ]
 
 
-def _imports(strategy: Strategy, module: str) -> str:
-    lines = []
+def _optimizer(name: str) -> list[str]:
+    """The optimizer that is stated: AdamW with moments in fp32 or in bf16."""
+    implementation = {"adamw": "fused", "adamw-bf16": BF16_MOMENTS}
+    return [f"    config.optimizer.implementation = {implementation[name]!r}"] if name else []
+
+
+def _imports(handover: Handover, module: str) -> str:
+    strategy, lines = handover.strategy, []
     if strategy.precision == "fp8":
         lines.append("from torchtitan.components.quantization import Float8LinearConverter")
     if strategy.recompute != "none":
@@ -155,7 +128,8 @@ def _imports(strategy: Strategy, module: str) -> str:
 
 def _launch(handover: Handover) -> str:
     return (
-        f"torchrun --nnodes={handover.nodes} --nproc-per-node={handover.processes_per_node} "
+        f"{ALLOCATOR} \\\n"
+        f"#     torchrun --nnodes={handover.nodes} --nproc-per-node={handover.processes_per_node} "
         "--rdzv-backend=c10d --rdzv-endpoint=HOST:29500 \\\n"
         "#       -m torchtitan.train --module MODULE --config trainwright_plan"
     )

@@ -1,21 +1,14 @@
 """A plan as the TOML that torchtitan read before release 0.3."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from trainwright.export import torchtitan
-from trainwright.export.ability import Gap, ability_gaps
 from trainwright.export.canonical import canonical
-from trainwright.export.flags import comment
+from trainwright.export.flags import ALLOCATOR, comment
 from trainwright.export.handover import Handover
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 
 NAME = "torchtitan (TOML)"
-ABILITY = replace(
-    torchtitan.ABILITY,
-    axes=("tp", "cp", "pp", "vpp", "ep", "etp"),
-    sp=(True,),
-    cp_kinds=("ring", "allgather"),
-)
 ROTATE = {"ring": "alltoall", "allgather": "allgather"}
 # Models of the catalog that it had: its name for the family, and for the size.
 MODELS = {
@@ -27,28 +20,21 @@ MODELS = {
 }  # fmt: skip
 
 
-def gaps(handover: Handover) -> Iterator[Gap]:
-    """What the file cannot say."""
-    strategy = canonical(handover.strategy)
-    yield from ability_gaps(strategy, ABILITY, "torchtitan's TOML")
-    yield from torchtitan.shared_gaps(handover)
-    if strategy.etp not in (1, strategy.tp):
-        yield Gap(knob="etp", value=strategy.etp, reason=f"torchtitan has 1 or tp = {strategy.tp}")
-    if handover.architecture and handover.architecture.name not in MODELS:
-        reason = f"torchtitan has {', '.join(MODELS)}"
-        yield Gap(knob="model", value=handover.architecture.name, reason=reason)
-
-
-remarks = torchtitan.remarks
+def remarks(handover: Handover) -> Iterator[str]:
+    """Where the configuration means something a little different, and how it is started."""
+    yield from torchtitan.remarks(handover)
+    yield f"{ALLOCATOR} torchrun … -m torchtitan.train --job.config_file THIS"
 
 
 def render(handover: Handover, notes: list[str]) -> str:
     """The TOML."""
     tables = {"model": _model(handover), "training": torchtitan.training(handover)}
     tables |= {"parallelism": _parallelism(handover)}
-    tables |= {"activation_checkpoint": {"mode": handover.strategy.recompute}}
-    if handover.strategy.recompute == "selective":
-        tables["activation_checkpoint"]["selective_ac_option"] = "op"
+    recompute = handover.strategy.recompute
+    by_op: dict[str, object] = {"mode": "selective", "selective_ac_option": "op"}
+    tables |= {"activation_checkpoint": by_op if recompute == SELECTIVE_AC else {"mode": recompute}}
+    if handover.optimizer:  # AdamW is all that it has
+        tables["optimizer"] = {"name": "AdamW", "implementation": "fused"}
     body = "\n".join(_table(name, values) for name, values in tables.items() if values)
     return comment(notes) + "\n" + body
 
@@ -65,7 +51,7 @@ def _model(handover: Handover) -> dict[str, object]:
 
 def _parallelism(handover: Handover) -> dict[str, object]:
     strategy = canonical(handover.strategy)
-    values = torchtitan.parallelism(handover)
+    values = torchtitan.parallelism(handover, "output")
     del values["enable_sequence_parallel"]  # it always was
     if strategy.cp > 1:
         values["context_parallel_rotate_method"] = ROTATE[strategy.cp_kind]

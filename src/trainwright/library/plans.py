@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.cli.answer import summary_row
+from trainwright.cli.answer import PlanVariant, csv_rows
 from trainwright.cli.sizing import Sizing
 from trainwright.cli.strategy_answer import StrategyAnswer
 from trainwright.errors import InfeasiblePlan
@@ -12,12 +12,15 @@ from trainwright.library.frames import build_frame, render_html
 from trainwright.plan.strategy import Strategy
 from trainwright.report.summary import Summary
 from trainwright.search.flexible import Flexible
+from trainwright.search.recipe_comparison import RecipeComparison
 from trainwright.units import render_bytes, render_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plans:
-    """The best strategies, best first, each with its prediction; and what was assumed on the way.
+    """The best plans, best first, each with its prediction; and what was assumed on the way.
+
+    They differ in parallel degrees or sharding unless `all_variants` was asked for.
 
     It is empty only where no strategy fits and plans beyond knobs do, which `flexible` then has.
     """
@@ -47,9 +50,19 @@ class Plans:
         return self.found.best.limits if self.found.best else ()
 
     @property
+    def published_recipe(self) -> RecipeComparison | None:
+        """The nearest published recipe, compared with the best plan; None if none is close enough."""
+        return self.found.best.published if self.found.best else None
+
+    @property
     def front(self) -> tuple[Summary, ...]:
         """The Pareto front of time against memory, if `pareto` was asked for."""
         return self.found.best.front if self.found.best else ()
+
+    @property
+    def variants(self) -> tuple[tuple[PlanVariant, ...], ...]:
+        """Of each plan, the strategies within 1 % of the best of its family; none with `all_variants`."""
+        return self.found.best.variants if self.found.best else ()
 
     @property
     def sizing(self) -> Sizing | None:
@@ -76,7 +89,7 @@ class Plans:
 
     def to_dataframe(self, library: str | None = None) -> Any:
         """A row for each strategy: its knobs, predictions, and the parts of time and memory."""
-        return build_frame([summary_row(rank, each) for rank, each in enumerate(self, start=1)], library)
+        return build_frame(csv_rows(self.found.best) if self.found.best else [], library)
 
     def __repr__(self) -> str:
         if not len(self):
@@ -90,7 +103,7 @@ class Plans:
                 "#": rank, "strategy": str(each.strategy), "step": render_duration(each.step_s),
                 "tok/s/dev": f"{each.tokens_per_s_per_device:,.0f}", "MFU": f"{each.mfu:.1%}",
                 "memory": render_bytes(each.total_bytes),
-            }
+            } | ({"variants": len(self.variants[rank - 1])} if self.variants else {})
             for rank, each in enumerate(self, start=1)
         ]  # fmt: skip
         return render_html(self.notes[0], rows)

@@ -66,6 +66,11 @@ def saved_tensors(block: Block) -> tuple[Tensor, ...]:
     return tuple({tensor.name: tensor for op in block.ops for tensor in op.saved}.values())
 
 
+def is_quantized(op: Op) -> bool:
+    """Whether an op is a linear of a layer, which fp8 quantizes: not a router, nor a head."""
+    return op.kind in ("matmul", "grouped_matmul") and op.region != "vocab" and op.name != "router"
+
+
 def saved_bytes(block: Block, sizes: Mapping[str, int], activation_bytes: int = 2) -> int:
     """Bytes that one block keeps for its backward, at the sizes of every dim and without recomputation."""
     widths = {**ELEMENT_BYTES, "activation": activation_bytes, "no_gradient": activation_bytes}

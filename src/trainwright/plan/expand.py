@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import gcd
 
 from trainwright.errors import BadInput
@@ -9,6 +10,7 @@ from trainwright.model.flow import Instance, wire
 from trainwright.model.graph import Graph, Op
 from trainwright.plan.mapping import ORDERS
 from trainwright.plan.plan import Offload, Plan, Recompute, Replicate, Shard, Split, Stream, Transform
+from trainwright.plan.recompute_modules import Results, freed_results
 from trainwright.plan.rules import effect
 from trainwright.plan.schedules import EVERY_ROW, Schedule
 from trainwright.plan.stages import (
@@ -39,12 +41,11 @@ def expand(
     graph: Graph,
     global_batch: int,
     *,
-    fused: bool = True,
     balanced: bool = False,
     staging: Staging | None = None,
     axes: Axes | None = None,
 ) -> Plan:
-    """The plan of a strategy; `fused` is whether attention is, `balanced` whether stages are cut by work.
+    """The plan of a strategy; `balanced` is whether stages are cut by work.
 
     `staging` and `axes` go before what the strategy says of its schedule and of the splits of operators.
     """
@@ -57,7 +58,7 @@ def expand(
     transforms = (
         *split_transforms(axes or strategy_axes(strategy, shared=shared), instances),
         *_state_transforms(strategy, instances),
-        *_memory_transforms(strategy, instances, row_layers(schedule, layers), fused=fused),
+        *_memory_transforms(strategy, instances, row_layers(schedule, layers)),
     )
     plan = frame(strategy, microbatches, transforms)
     if strategy.pp == 1:
@@ -157,12 +158,13 @@ def pipeline_rows(strategy: Strategy) -> list[tuple[int, ...]]:
 def strategy_axes(strategy: Strategy, *, shared: bool = False) -> Axes:
     """How a strategy splits operators; with `shared`, vocabularies over the devices of all rows."""
     known: dict[int, tuple[Axis, ...]] = {}
+    of_op = _exchanged_axes if strategy.cp_kind == "ulysses" else op_axes
     everywhere = replace(strategy, tp=strategy.tp * strategy.pp)
 
     def axes(instance: Instance) -> tuple[Axis, ...]:
         if id(instance.op) not in known:
             wide = shared and instance.op.region == "vocab"
-            known[id(instance.op)] = op_axes(everywhere if wide else strategy, instance.op)
+            known[id(instance.op)] = of_op(everywhere if wide else strategy, instance.op)
         return known[id(instance.op)]
 
     return axes
@@ -197,6 +199,25 @@ def op_axes(strategy: Strategy, op: Op) -> tuple[Axis, ...]:
     return tuple((dim, parts) for dim, parts in legal if parts > 1)
 
 
+def _exchanged_axes(strategy: Strategy, op: Op) -> tuple[Axis, ...]:
+    """How Ulysses splits an operator: attention on heads, where context parallelism splits others on tokens.
+
+    Tensor parallelism is outside context parallelism, so that heads are dealt twice in one order.
+    """
+    by_dim = op_axes(strategy, op)
+    if op.region == "experts":
+        return by_dim
+    found = [dim for dim, parts in by_dim if dim not in ("", "batch", "seq") and parts > 1]
+    inner = (found[0] if found else "seq" if strategy.sp else "", strategy.tp)
+    tokens = ("heads" if op.kind == "attention" else _legal_dim(op, "seq"), strategy.cp)
+    wanted = ((_legal_dim(op, "batch"), strategy.dp), inner, tokens)
+    return tuple((dim, parts) for dim, parts in wanted if parts > 1)
+
+
+def _legal_dim(op: Op, dim: str) -> str:
+    return dim if effect(op, dim) in ("shards", "sums") else ""
+
+
 def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:
     """Experts re-use the devices of a stage: copies of experts outermost, then experts, then their width."""
     copies = strategy.dp * strategy.cp * strategy.tp // (strategy.ep * strategy.etp)
@@ -206,13 +227,31 @@ def _expert_axes(strategy: Strategy) -> tuple[Axis, ...]:
     )  # fmt: skip
 
 
-def is_cheap(op: Op, *, fused: bool) -> bool:
-    """Whether selective recomputation does an operator again: the matrices of scores where they exist, else
-    norms and what is done element by element inside a branch.
-    """
-    if not fused:
-        return op.kind == "attention"
-    return op.kind == "norm" or (op.kind == "elementwise" and op.region != "sequence")
+def module_transforms(recompute: str, instances: Sequence[Instance]) -> Iterator[Recompute]:
+    """What a set of modules runs again of the layers among some operators."""
+    together: dict[tuple[str, ...] | None, list[Instance]] = {}
+    for each, results in recomputed_instances(recompute, instances):
+        made = [tensor.name for tensor in (each.op.output, *each.op.extra_outputs)]
+        some = tuple(name for name in made if name in results)
+        together.setdefault(None if len(some) == len(made) else some, []).append(each)
+    for key, chosen in together.items():
+        yield Recompute(ops=op_pattern(chosen), results=key)
+
+
+def recomputed_instances(
+    recompute: str, instances: Sequence[Instance]
+) -> Iterator[tuple[Instance, frozenset[str]]]:
+    """The operators of layers that a set of modules runs again, with the results that it frees of each."""
+    known: dict[tuple[int, ...], Results] = {}
+    for _, block in groupby(instances, key=lambda each: each.block):
+        listed = list(block)
+        if listed[0].layer is None:
+            continue
+        key = tuple(id(each.op) for each in listed)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = freed_results([each.op for each in listed], recompute)
+        yield from ((each, found[each.op.name]) for each in listed if each.op.name in found)
 
 
 def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iterator[Transform]:
@@ -227,16 +266,14 @@ def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iter
 
 
 def _memory_transforms(
-    strategy: Strategy, instances: Sequence[Instance], rows: Sequence[Sequence[str]], *, fused: bool
+    strategy: Strategy, instances: Sequence[Instance], rows: Sequence[Sequence[str]]
 ) -> Iterator[Transform]:
     blocks = block_pattern([name for row in rows for name in row])
     if strategy.recompute == "full":
         most = strategy.recompute_layers or None
         yield Recompute(ops=block_pattern([name for row in rows for name in row[:most]]))
-    elif strategy.recompute == "selective":
-        cheap = [each for each in instances if each.layer is not None and is_cheap(each.op, fused=fused)]
-        if cheap:
-            yield Recompute(ops=op_pattern(cheap))
+    else:
+        yield from module_transforms(strategy.recompute, instances)
     if strategy.offload in ("optimizer", "both"):
         yield Offload(ops="*", what="optimizer")
     if strategy.offload in ("activations", "both"):

@@ -39,9 +39,14 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompute:
-    """The operators chosen are done again before their backward, so that their results need not be kept."""
+    """The operators chosen are done again before their backward, so that their results need not be kept.
+
+    With `results`, only those are not kept; with none of them, only what the operators save for their own
+    backward is freed: an ordinary checkpoint.
+    """
 
     ops: str
+    results: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

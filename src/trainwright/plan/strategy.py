@@ -1,7 +1,7 @@
 """A strategy: the structured knobs of a training plan, as one line of text or as arrays of many."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.plan.mapping import AXES, ORDERS, canonical_order
+from trainwright.plan.recompute_modules import RECOMPUTES, SELECTIVE_UNFUSED, canonical_recompute
 
 Ints = NDArray[np.int64]
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb")
-RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "optimizer", "activations", "both")
-CP_KINDS = ("ring", "allgather")
+CP_KINDS = ("ring", "allgather", "ulysses")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8", "fp4")
 EVERY_LAYER = 0  # of recompute_layers: all the layers of a stage
 
@@ -28,6 +28,7 @@ class Strategy:
     dp·tp·cp·pp devices take part; `ep` and `etp` re-use the dp, cp and tp axes inside a stage.
     `shard` is the number of dp·cp ranks that share ZeRO shards (0: all of them; less is HSDP).
     `order` says which axis is innermost on the network, which next: tp, cp, dp, pp unless stated.
+    `recompute` is "none", "full", or names of modules joined by "+" (`recompute_modules.py` lists them).
     """
 
     dp: int = 1
@@ -57,6 +58,7 @@ class Strategy:
         if self.order != ORDERS[0]:
             sizes = {axis: getattr(self, axis) for axis in AXES}
             object.__setattr__(self, "order", canonical_order(self.order, sizes))
+        object.__setattr__(self, "recompute", canonical_recompute(self.recompute))
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
@@ -93,7 +95,7 @@ class Strategy:
         return " ".join(_words(self))
 
 
-CHOICES = {
+CHOICES: Mapping[str, Sequence[str]] = {
     "schedule": SCHEDULES,
     "recompute": RECOMPUTES,
     "offload": OFFLOADS,
@@ -127,7 +129,7 @@ def _words(strategy: Strategy) -> Iterable[str]:
     if strategy.recompute == "full":
         yield f"full{strategy.recompute_layers}" if strategy.recompute_layers else "full"
     elif strategy.recompute != "none":
-        yield strategy.recompute
+        yield f"recompute={strategy.recompute}"
     if strategy.offload != "none":
         yield f"offload-{strategy.offload}"
     yield strategy.precision
@@ -138,8 +140,11 @@ def _words(strategy: Strategy) -> Iterable[str]:
         yield f"order={'-'.join(shown)}"
 
 
-def parse_strategy(text: str) -> Strategy:
-    """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes."""
+def parse_strategy(text: str, *, unfused: bool = False) -> Strategy:
+    """The strategy that a line such as `dp8 tp4 pp2 mb1 zero1 1f1b` describes.
+
+    `unfused` is whether it is for software without fused attention, where `selective` means core_attn.
+    """
     values: dict[str, object] = {}
     for word in text.split():
         found = _parse_word(word, text)
@@ -147,6 +152,8 @@ def parse_strategy(text: str) -> Strategy:
             if knob in values:
                 raise BadInput(f'strategy "{text}"', word, f"{knob} is stated twice", "state it once")
         values |= found
+    if values.get("recompute") == "selective" and unfused:
+        values["recompute"] = SELECTIVE_UNFUSED
     return Strategy(**values)  # type: ignore[arg-type]
 
 
@@ -157,14 +164,15 @@ def _parse_word(word: str, text: str) -> dict[str, object]:
         "full": {"recompute": "full"},
         **{f"offload-{name}": {"offload": name} for name in OFFLOADS[1:]},
         **{name: {"schedule": name} for name in SCHEDULES},
-        **{name: {"recompute": name} for name in RECOMPUTES[:2]},
+        **{name: {"recompute": name} for name in ("none", "selective")},
         **{name: {"precision": name} for name in PRECISIONS},
         **{name: {"cp_kind": name} for name in CP_KINDS},
     }
     if word in flags:
         return flags[word]
-    if word.startswith("order="):
-        return {"order": word.removeprefix("order=")}
+    knob, stated, value = word.partition("=")
+    if stated and knob in ("order", "recompute"):
+        return {knob: value}
     match = _WORD.match(word)
     if match is None or match[1] not in _NUMBERED or not match[2]:
         raise UnknownName(f'strategy "{text}": word', word, [*flags, *(f"{name}1" for name in _NUMBERED)])

@@ -26,6 +26,7 @@ from trainwright.plan.plan import (
 from trainwright.plan.strategy import PRECISIONS
 
 APART_DIMS = ("batch", "heads", "ffn")
+_KEEPS_RESULTS = "keep-results"
 
 
 def render_plan(plan: Plan) -> str:
@@ -64,8 +65,10 @@ def _transform_line(transform: Transform) -> str:
             return f"{'co-split' if serial else 'split'} {ops} {dim} {amount}"
         case Replicate(ops=ops, parts=parts):
             return f"replicate {ops} {parts}"
-        case Recompute(ops=ops):
+        case Recompute(ops=ops, results=None):
             return f"recompute {ops}"
+        case Recompute(ops=ops, results=results):
+            return f"recompute {ops} {','.join(results) if results else _KEEPS_RESULTS}"
         case Shard(ops=ops, what=what, ranks=ranks):
             return f"shard {ops} {what}" + (f" {ranks}" if ranks else "")
         case Offload(ops=ops, what=what):
@@ -196,12 +199,15 @@ def _replicate(plan: Plan, text: str) -> Plan:
     return replace(plan, transforms=(*plan.transforms, Replicate(ops=ops, parts=_number("replicate", parts))))
 
 
-def _chosen(name: str, kind: type[Recompute] | type[Stream]) -> Callable[[Plan, str], Plan]:
-    def statement(plan: Plan, text: str) -> Plan:
-        (ops,) = _words(name, text, 1, 1)
-        return replace(plan, transforms=(*plan.transforms, kind(ops=ops)))
+def _recompute(plan: Plan, text: str) -> Plan:
+    ops, *rest = _words("recompute", text, 1, 2)
+    results = None if not rest else () if rest == [_KEEPS_RESULTS] else tuple(rest[0].split(","))
+    return replace(plan, transforms=(*plan.transforms, Recompute(ops=ops, results=results)))
 
-    return statement
+
+def _stream(plan: Plan, text: str) -> Plan:
+    (ops,) = _words("stream", text, 1, 1)
+    return replace(plan, transforms=(*plan.transforms, Stream(ops=ops)))
 
 
 def _shard(plan: Plan, text: str) -> Plan:
@@ -273,8 +279,8 @@ _STATEMENTS: Mapping[str, Callable[[Plan, str], Plan]] = {
     "split": _split(serial=False),
     "co-split": _split(serial=True),
     "replicate": _replicate,
-    "recompute": _chosen("recompute", Recompute),
-    "stream": _chosen("stream", Stream),
+    "recompute": _recompute,
+    "stream": _stream,
     "shard": _shard,
     "offload": _offload,
     "apart": _apart,
@@ -291,7 +297,7 @@ _FORMS = {
     "mapping": "mapping tp8 pp4 dp2, after devices 64",
     "split": "split @ffn ffn 4, or split head vocab 3:5 for given sizes",
     "replicate": "replicate */norm1 4",
-    "recompute": "recompute layer.0-3",
+    "recompute": "recompute layer.0-3, recompute */ffn.up ffn.up.out or recompute @attention keep-results",
     "stream": "stream */attention.core",
     "shard": "shard * optimizer, or shard * weights 8",
     "offload": "offload * activations",

@@ -48,6 +48,9 @@ class Backward:
             self.weights_done, self.weights_now = self.weights_now if same else [], []
         incoming = self._incoming(cell)
         first = len(b.steps)
+        keeps = b.placed[index].recompute and b.placed[index].freed == frozenset()
+        if keeps and instance.op.kind == "attention":
+            self._do_again(cell)  # its result is kept, what it saved for itself is not
         saved = self._saved(cell) + self._statistics(cell)
         for number in range(first, len(b.steps)):
             if b.steps[number].phase == "R":
@@ -92,10 +95,8 @@ class Backward:
         """What a loss over a split vocabulary has summed; it is done again first where the plan says so."""
         b, (index, chunk) = self.builder, cell
         instance, placed = b.instances[index], b.placed[index]
-        if instance.op.kind == "loss" and placed.recompute and cell not in self.remade:
-            self._begin_again()
-            for each in self._run_around(self.order.index(cell)):
-                self._remake(each)
+        if instance.op.kind == "loss" and placed.recompute:
+            self._do_again(cell)
         if not splits_vocabulary(b, index):
             return ()
         tensor = statistics_of(instance.op)
@@ -229,6 +230,13 @@ class Backward:
                     self._remake(each)
         if any("#" in own and own != name for own in writers.values()):
             again.join(whole, cell)
+
+    def _do_again(self, cell: Cell) -> None:
+        """Do a cell again before its backward, though no other reads what it makes."""
+        if cell not in self.remade:
+            self._begin_again()
+            for each in self._run_around(self.order.index(cell)):
+                self._remake(each)
 
     def _begin_again(self) -> Forward:
         """The pass of what is done again, with the weights at hand."""

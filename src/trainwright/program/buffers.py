@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainwright.cost.operators import FP8_BYTES
 from trainwright.model.graph import Op
+from trainwright.model.totals import is_quantized
 from trainwright.program.bundles import weight_elements
 from trainwright.program.entries import Entries, Writer
 from trainwright.program.lower import Program
@@ -156,7 +158,18 @@ def _size(
             else held_bytes(shape, step.move.source)
         )
         size = stack.gathered_inputs * size + (1.0 - stack.gathered_inputs) * min(part, size)
-    return size * stack.activations, "activations"
+    return size * stack.activations * _width(program, route, readers), "activations"
+
+
+def _width(program: Program, route: int, readers: Sequence[int]) -> float:
+    """How wide a kept value is, relative to the compute dtype: an fp8 linear keeps its input in one byte."""
+    machine = program.setting.machine
+    if not machine.quantizes_inputs:
+        return 1.0
+    steps = [program.routes[route].steps[n] for n in readers]
+    later = [step for step in steps if step.phase in "IWR"]
+    low = [step.phase == "W" and is_quantized(program.instances[step.instance].op) for step in later]
+    return float(not all(low)) + FP8_BYTES / machine.element_bytes * any(low)
 
 
 def _side_results(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:

@@ -243,8 +243,10 @@ class _Flow:
             if value.layout != layout:
                 raise broken(step, f"writes {value.name} {value.layout}, but its part of it is {layout}")
         summed = splits_vocabulary(self.builder, index)
-        if step.phase in "FNR" and not summed and written != set(outputs):
-            raise broken(step, f"does not write {min(set(outputs) - written)}")
+        freed = self.builder.placed[index].freed if step.phase == "R" else None
+        wanted = {name for name, (tensor, _) in outputs.items() if not freed or tensor.name in freed}
+        if step.phase in "FNR" and not summed and written != wanted:
+            raise broken(step, f"does not write {min(wanted - written, default='what is made again')}")
 
     def _write(self, value: Value, makers: Makers) -> None:
         if value in self.seen:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
+from trainwright.plan.recompute_modules import repeated_share
 from trainwright.plan.rules import split_dim
 from trainwright.program.builder import Builder, chunk_name
 from trainwright.program.layout import Layout
@@ -102,7 +103,9 @@ class Forward:
             self._count_passes(first, index)
         beside = self._streamed(first, index)
         writes = tuple(self._outputs(cell))
-        time = b.time(index)
+        time, share = b.time(index), 1.0
+        if self.phase == "R" and placed.freed:
+            share = repeated_share(instance.op, placed.freed, b.sizes(instance))
         step = b.add(
             Step(
                 name=instance.name, phase=self.phase, kind="compute",
@@ -112,8 +115,8 @@ class Forward:
                     *(v for v in reads if v not in beside), *(self.weights if instance.op.weights else ()),
                 ),
                 writes=writes, after=tuple(after), beside=tuple(dict.fromkeys(beside.values())),
-                seconds=float(time.forward_s[0]) + self._ring_s(beside),
-                uneven_s={d: float(t.forward_s[0]) for d, t in b.device_times(index).items()},
+                seconds=share * float(time.forward_s[0]) + self._ring_s(beside),
+                uneven_s={d: share * float(t.forward_s[0]) for d, t in b.device_times(index).items()},
                 kernels=time.kernels, passes=self.passes,
             )
         )  # fmt: skip
@@ -215,7 +218,8 @@ class Forward:
                 part = split_dim(op, tensor, placed.serial[0]), placed.serial[1]
                 b.name_shape(own, tensor, instance, part)  # type: ignore[arg-type]
             if not sums:
-                yield Value(own, b.layout(index, tensor, "written"))
+                if self.phase != "R" or not placed.freed or tensor.name in placed.freed:
+                    yield Value(own, b.layout(index, tensor, "written"))
             elif tensor is not op.output and self.phase != "R":
                 yield Value(own, statistics_layout(b, index))
 
@@ -247,8 +251,9 @@ class Forward:
     def _keep(self, cell: Cell, reads: Sequence[Value], writes: Sequence[Value], step: int) -> None:
         """What the backward may read: results as they are made, and what products have gathered."""
         b, index = self.builder, cell[0]
-        for value in writes:
-            if not b.placed[index].recompute or value.name.partition("#")[0] in self.crossing:
+        for value, name in zip(writes, b.instances[index].outputs, strict=True):
+            stays = not b.placed[index].recompute or not frees(b, index, name)
+            if stays or value.name.partition("#")[0] in self.crossing:
                 self.kept.add(value.name, value.layout, step)
         recompute, attention = b.placed[index].recompute, b.instances[index].op.kind == "attention"
         for value in reads:
@@ -260,6 +265,14 @@ class Forward:
             if known and value.layout not in known:
                 for writer in self.store.versions[value.name][value.layout]:
                     self.kept.add(value.name, value.layout, writer)
+
+
+def frees(builder: Builder, index: int, name: str) -> bool:
+    """Whether a result of an operator that is done again is not kept."""
+    instance, freed = builder.instances[index], builder.placed[index].freed
+    op = instance.op
+    made = zip(instance.outputs, (op.output, *op.extra_outputs), strict=True)
+    return freed is None or any(name == own and tensor.name in freed for own, tensor in made)
 
 
 def is_no_larger(layout: Layout, other: Layout) -> bool:

@@ -145,8 +145,10 @@ class Microbatch:
         if call.op.kind == "loss":
             yield from self._loss(step, device, call)
             return
-        for value, part in zip(step.writes, forward(call), strict=True):
-            yield value, self.shards.fitted(value, device, part)
+        outputs = self.held.data.instances[step.instance].outputs
+        made = dict(zip(outputs, forward(call), strict=True))
+        for value in step.writes:
+            yield value, self.shards.fitted(value, device, made[base_name(value.name)])
 
     def _loss(self, step: Step, device: int, call: Call) -> Results:
         """The statistics of a part of the vocabulary, or the loss; the logits are kept."""

@@ -14,7 +14,7 @@ from trainwright.cluster.types import Cluster
 from trainwright.cost.collective import Link, all_gather_s, all_reduce_s, all_to_all_s, span
 from trainwright.cost.constants import Stack
 from trainwright.cost.network import level_links
-from trainwright.cost.state import weight_sizes
+from trainwright.cost.state import state_widths
 from trainwright.errors import BadInput
 from trainwright.model.graph import Graph, parameters
 from trainwright.program.anatomy import build_anatomy, check_dense, slice_graph
@@ -91,10 +91,10 @@ def island_graph(graph: Graph, apart: Apartness) -> Graph:
     return slice_graph(graph, apart.algorithm.cut(apart.anatomy, apart.islands))
 
 
-def held_share(stack: Stack, precision: str, weights_bytes: float, graph: Graph) -> float:
+def held_share(stack: Stack, precision: str, weights_bytes: float, graph: Graph, family: str = "") -> float:
     """The share of its island's weights that a device holds which has so many bytes of them."""
-    weight, _ = weight_sizes(stack, np.array(precision == "fp32"))
-    return min(weights_bytes / (float(weight) * parameters(graph)), 1.0)
+    weight = state_widths(stack, family, precision).stored
+    return min(weights_bytes / (weight * parameters(graph)), 1.0)
 
 
 def island_cluster(cluster: Cluster, islands: int) -> Cluster:

@@ -21,6 +21,7 @@ class Placed:
     uneven: Mapping[str, tuple[int, ...]]
     serial: tuple[str, int] = ("", 1)  # the dim of parts that run one after another, and their number
     recompute: bool = False
+    freed: frozenset[str] | None = None  # results that are not kept because it is done again; None: all
     stream: bool = False
     late: tuple[int, ...] = ()  # copying axes over which gradients are shares until the end of the step
     shards: Mapping[str, int] = field(default_factory=dict)  # what state is sharded, over how many (0: all)
@@ -129,16 +130,31 @@ def _placed(
             "split or replicate it into as many parts as it has devices",
         )  # fmt: skip
     _check_divides(instance, dims, axes, serial, uneven, sizes)
+    again = [each for each in transforms if isinstance(each, Recompute)]
+    _check_results(instance, again)
     return Placed(
         mesh=Mesh(devices=devices, axes=tuple(axes)),
         dims=tuple(dims),
         uneven=uneven,
         serial=serial,
-        recompute=any(isinstance(each, Recompute) for each in transforms),
+        recompute=bool(again),
+        freed=None
+        if any(each.results is None for each in again)
+        else frozenset(name for each in again for name in each.results or ()),
         stream=any(isinstance(each, Stream) for each in transforms),
         shards={each.what: each.ranks for each in transforms if isinstance(each, Shard)},
         offloads=frozenset(each.what for each in transforms if isinstance(each, Offload)),
     )
+
+
+def _check_results(instance: Instance, again: Sequence[Recompute]) -> None:
+    made = [each.name for each in (instance.op.output, *instance.op.extra_outputs)]
+    for name in (name for each in again for name in each.results or ()):
+        if name not in made:
+            raise BadInput(
+                f"plan: recompute {instance.name}: result", name, f"it makes {', '.join(made)}",
+                "name one of those",
+            )  # fmt: skip
 
 
 def _linked_parts(dim: str, parts: int, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from trainwright.program.buffers import Buffer
 from trainwright.program.bundles import Bundle
 from trainwright.program.entries import Entries, Entry, Group, Writer
 from trainwright.program.lower import Program
-from trainwright.program.state import state_bytes, widths
+from trainwright.program.state import bundle_optimizer_bytes, state_bytes, widths
 from trainwright.program.step import Step
 from trainwright.program.table import FROM_THE_START
 from trainwright.program.tensors import local_sizes
@@ -187,12 +187,17 @@ def update_more_s(program: Program, spilled: Spilled, place: int, held: Sequence
 def _updated(program: Program, held: Sequence[Bundle]) -> Iterator[tuple[str, float]]:
     """Bytes that a device reads and writes in its update, by class of tensors."""
     width = widths(program.builders[0])
-    kept = sum(
-        bundle.elements / len(bundle.sharded("optimizer"))
+    shares = [
+        (bundle, bundle.elements / len(bundle.sharded("optimizer")))
         for bundle in held
         if "optimizer" not in bundle.offloads and not bundle.rows and bundle.trained
+    ]
+    kept = sum(share for _, share in shares)
+    builder = program.builders[0]
+    yield (
+        "optimizer",
+        2.0 * sum(bundle_optimizer_bytes(builder, bundle) * share for bundle, share in shares),
     )
-    yield "optimizer", 2.0 * width.optimizer * kept
     yield "gradients", 2.0 * width.gradient * kept
     yield "weights", width.weight * kept
 

@@ -1,13 +1,13 @@
 """Lowering of what keeps copies of weights equal: gathers, reductions, updates."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from trainwright.cost.operators import ROW_STATE_BYTES
-from trainwright.cost.state import gradient_sizes, weight_sizes
+from trainwright.cost.state import StateWidths, host_update_bytes_per_s, state_widths
 from trainwright.cost.state import update_s as update_seconds
+from trainwright.plan.plan import Shard
 from trainwright.program.builder import Builder
 from trainwright.program.bundles import Bundle, Groups
 from trainwright.program.layout import Mesh, build_layout
@@ -15,22 +15,16 @@ from trainwright.program.step import STATE_GRADIENT, Step, Value
 from trainwright.program.values import Shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Widths:
-    """Bytes per parameter."""
-
-    weight: float
-    optimizer: float
-    gradient: float
-    reduced: float  # on the wire
-
-
-def widths(builder: Builder) -> Widths:
+def widths(builder: Builder) -> StateWidths:
     """Bytes per parameter of a setting's stack at its precision."""
-    stack, precision = builder.setting.stack, builder.setting.precision
-    weight, optimizer = weight_sizes(stack, precision == "fp32")
-    kept, sent = gradient_sizes(stack, precision == "fp16")
-    return Widths(weight=float(weight), optimizer=float(optimizer), gradient=float(kept), reduced=float(sent))
+    setting = builder.setting
+    return state_widths(setting.stack, setting.cluster.device.family, setting.precision)
+
+
+def bundle_optimizer_bytes(builder: Builder, bundle: Bundle) -> float:
+    """Optimizer state per parameter of a bundle: of a layer, or of an end."""
+    width = widths(builder)
+    return width.optimizer if _is_layer(builder, bundle) else width.end_optimizer
 
 
 def gather_weights(
@@ -210,7 +204,7 @@ def _piece(builder: Builder, bundle: Bundle, phase: str, kind: str, cost: tuple[
 
 
 def _bucket_times(
-    builder: Builder, one: Bundle, total: float, width: Widths
+    builder: Builder, one: Bundle, total: float, width: StateWidths
 ) -> list[tuple[str, str, float, Groups]]:
     """The collectives of a bucket: when, which, how long, among whom."""
     seconds = builder.network.seconds
@@ -270,14 +264,22 @@ def state_bytes(builder: Builder, bundle: Bundle) -> Mapping[str, float]:
             "gradients": 0.0,
             "optimizer": ROW_STATE_BYTES * bundle.rows,
         }
+    in_layers = width.stored if _shards_optimizer(builder) else width.unsharded
+    stored = in_layers if _is_layer(builder, bundle) else width.weight
+    weights = stored * bundle.elements / len(bundle.sharded("weights"))
     if not bundle.trained:
-        kept = width.weight * bundle.elements / len(bundle.sharded("weights"))
-        return {"weights": kept, "gradients": 0.0, "optimizer": 0.0}
+        return {"weights": weights, "gradients": 0.0, "optimizer": 0.0}
+    optimizer = bundle_optimizer_bytes(builder, bundle)
     return {
-        "weights": width.weight * bundle.elements / len(bundle.sharded("weights")),
+        "weights": weights,
         "gradients": width.gradient * bundle.elements / len(bundle.sharded("gradients")),
-        "optimizer": width.optimizer * bundle.elements / len(bundle.sharded("optimizer")),
+        "optimizer": optimizer * bundle.elements / len(bundle.sharded("optimizer")),
     }
+
+
+def _shards_optimizer(builder: Builder) -> bool:
+    """Whether a plan shards optimizer state, in groups of any size."""
+    return any(isinstance(each, Shard) and each.what == "optimizer" for each in builder.plan.transforms)
 
 
 def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
@@ -287,21 +289,22 @@ def update_s(builder: Builder, listed: Sequence[Bundle]) -> float:
         setting.cluster.device,
         setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link,
     )
-    traffic = 2.0 * width.optimizer + 2.0 * width.gradient + width.weight
+    host_memory = float(host_update_bytes_per_s(setting.cluster, setting.efficiency))
     total = 0.0
     for bundle in listed:
         if bundle.rows or not bundle.trained:
             continue  # updated in the backward, row by row, or never
         kept = bundle.elements / len(bundle.sharded("optimizer"))
+        traffic = 2.0 * bundle_optimizer_bytes(builder, bundle) + 2.0 * width.gradient + width.weight
         local = float(update_seconds(device, setting.efficiency, np.array(kept * traffic)))
         if "optimizer" in bundle.offloads:
-            tier = setting.cluster.host_tier
-            rate = tier.bytes_per_s if tier else host
-            local = max(kept * traffic / rate, local) + kept * (width.gradient + width.weight) / host
+            there = max(kept * width.host_traffic / host_memory, local)
+            local = there + kept * (width.gradient + width.weight) / host
         total += local
     return total
 
 
 __all__ = [
-    "Widths", "finish_step", "gather_weights", "scatter_gradients", "state_bytes", "update_s", "widths",
+    "bundle_optimizer_bytes", "finish_step", "gather_weights", "scatter_gradients", "state_bytes", "update_s",
+    "widths",
 ]  # fmt: skip

@@ -6,10 +6,11 @@ from typing import Literal
 
 import numpy as np
 
+from trainwright.cost.state import StateWidths
 from trainwright.program.bundles import Bundle
 from trainwright.program.lower import Program, Route
 from trainwright.program.moves import ACROSS, WITHIN
-from trainwright.program.state import Widths, widths
+from trainwright.program.state import widths
 from trainwright.program.step import Step, Weight
 
 Per = Literal["microbatch", "step", "round"]
@@ -102,7 +103,7 @@ def _owners(route: Route) -> dict[Weight, Bundle]:
     return {weight: bundle for bundle in route.bundles for weight in bundle.weights}
 
 
-def _state_bytes(step: Step, owners: dict[Weight, Bundle], width: Widths) -> float:
+def _state_bytes(step: Step, owners: dict[Weight, Bundle], width: StateWidths) -> float:
     """What a device sends of the weights that a step gathers, or of the gradients that it sums."""
     bundles = list({id(owners[weight]): owners[weight] for weight in step.state}.values())
     elements = sum(bundle.elements for bundle in bundles)

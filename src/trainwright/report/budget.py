@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-import numpy as np
-
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Stack
 from trainwright.cost.load import Interval
-from trainwright.cost.state import weight_sizes
+from trainwright.cost.memory_risk import UNKNOWN_SPREAD, MemorySpread
+from trainwright.cost.state import state_widths
 from trainwright.economics.batch import batch_charge
 from trainwright.economics.goodput import DAY_S, Goodput, Reliability, Run, goodput
 from trainwright.economics.money import GRID_KG_PER_KWH
@@ -49,6 +48,7 @@ class Terms:
     grid_kg_per_kwh: float = GRID_KG_PER_KWH
     reliability: Reliability | None = None
     critical_batch_tokens: float = inf
+    memory_spread: MemorySpread = UNKNOWN_SPREAD  # how measured memory compares with predicted
 
 
 class Trained(Protocol):
@@ -71,12 +71,12 @@ def goodput_of(job: Trained, precision: str, step_s: float, terms: Terms) -> Goo
     """How interruptions bear on a run of such steps; a checkpoint holds weights and optimizer state."""
     if terms.reliability is None:
         return None
-    weight, optimizer = weight_sizes(job.stack, np.array(precision == "fp32"))
+    widths = state_widths(job.stack, job.cluster.device.family, precision)
     run = Run(
         devices=job.cluster.count,
         nodes=-(-job.cluster.count // job.cluster.node_size),
         step_s=step_s,
-        state_bytes=float(weight + optimizer) * parameters(job.graph),
+        state_bytes=(widths.weight + widths.optimizer) * parameters(job.graph),
     )
     return goodput(run, terms.reliability)
 

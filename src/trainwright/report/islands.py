@@ -164,7 +164,7 @@ def plan_of(option: Option) -> Plan:
     """The option as a plan that can be simulated, written down and read back."""
     job, stack = option.job, option.job.stack
     inner = expand(
-        option.strategy, job.graph, int(job.global_batch), fused=stack.attention != "unfused",
+        option.strategy, job.graph, int(job.global_batch),
         balanced=stack.balanced_stages,
     )  # fmt: skip
     return set_apart(inner, option.apart.algorithm, option.apart.islands)

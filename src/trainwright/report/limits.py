@@ -6,7 +6,7 @@ from trainwright.report.summary import Summary
 from trainwright.units import render_bytes
 
 # What each part of the step is, and what would make it smaller.
-_CAUSES: Mapping[str, tuple[str, str]] = {
+CAUSES: Mapping[str, tuple[str, str]] = {
     "matmul": ("matrix products", "a faster device or a lower precision"),
     "attention": ("attention", "a shorter sequence, or a device with a higher rate"),
     "streaming": ("norms and element-wise work", "more memory bandwidth, or more fusion"),
@@ -30,7 +30,7 @@ def limits(summary: Summary, roomier_step_s: float | None = None) -> tuple[str, 
     """Sentences: the largest causes with a remedy, communication, memory (given the step with more of it)."""
     shares = sorted(((value / summary.step_s, name) for name, value in summary.time_s.items()), reverse=True)
     named = [(share, name) for share, name in shares if share >= _NOTABLE][:4]
-    sentences = [_sentence(share, *_CAUSES[name]) for share, name in named]
+    sentences = [_sentence(share, *CAUSES[name]) for share, name in named]
     return (*sentences, _exposed(summary), _memory(summary, roomier_step_s))
 
 
@@ -49,7 +49,11 @@ def _exposed(summary: Summary) -> str:
 
 
 def _memory(summary: Summary, roomier_step_s: float | None) -> str:
-    used = f"Memory: {render_bytes(summary.total_bytes)} of {render_bytes(summary.capacity_bytes)}"
+    used = (
+        f"Memory: {render_bytes(summary.total_bytes)} "
+        f"({render_bytes(summary.low_bytes)} to {render_bytes(summary.high_bytes)}) "
+        f"of {render_bytes(summary.capacity_bytes)} usable, OOM risk {summary.oom_risk:.1%}"
+    )
     if roomier_step_s is None:
         return f"{used}."
     gain = summary.step_s / roomier_step_s - 1.0

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trainwright.economics.goodput import Goodput
 from trainwright.report.budget import Budget
-from trainwright.units import render_bytes, render_duration, render_si
+from trainwright.units import render_bytes, render_count, render_dollars, render_duration, render_si
 
 
 class Predicted(Protocol):
@@ -56,12 +56,12 @@ def run_lines(found: Predicted) -> Iterator[str]:
     """What the run takes; energy; interruptions."""
     budget = found.budget
     yield (
-        f"{render_si(budget.tokens, 'tokens')}: {_days(budget)}, {budget.dollars:,.0f} $ "
-        f"({budget.dollars_per_million_tokens:.3g} $ per million tokens), "
+        f"{render_count(budget.tokens)} tokens: {_days(budget)}, {render_dollars(budget.dollars)} "
+        f"(${budget.dollars_per_million_tokens:.3g} per million tokens), "
         f"{budget.device_hours:,.0f} device-hours"
     )
     yield (
-        f"{budget.kwh:,.0f} kWh at {render_si(found.power_w, 'W')} ({found.device_w:,.0f} W a device), "
+        f"{budget.kwh:,.0f} kWh at {render_si(found.power_w, 'W')} ({found.device_w:,.0f} W/device), "
         f"{_mass(budget.co2e_kg)} CO₂e; "
         f"{render_si(found.joules_per_token, 'J')} per token, {found.tokens_per_joule:.3g} tokens per joule"
     )
@@ -91,7 +91,7 @@ def _interruptions(effective_tokens_per_s: float, goodput: Goodput) -> Iterator[
     """Goodput, and what takes the rest."""
     lost = [
         ("writing checkpoints", goodput.checkpoint_share),
-        ("work done again", goodput.redone_share),
+        ("lost work", goodput.redone_share),
         ("detection and restart", goodput.restart_share),
         ("planned stops", goodput.planned_share),
     ]

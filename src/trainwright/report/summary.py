@@ -10,8 +10,9 @@ from trainwright.cluster.power import activity_of, device_w, power_w
 from trainwright.economics.goodput import Goodput
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import COMMUNICATION, Estimates, Job
-from trainwright.model.graph import is_layer
+from trainwright.model.graph import Block, Op, is_layer
 from trainwright.model.totals import forward_flops, model_flops
+from trainwright.plan.recompute_modules import recomputed
 from trainwright.plan.strategy import Strategies, Strategy
 from trainwright.report.budget import Budget, Terms, budget_of, goodput_of
 
@@ -46,6 +47,9 @@ class Summary:
     total_bytes: float
     capacity_bytes: float  # of the device's own memory and of expanded tiers
     own_bytes: float  # of the device's own memory
+    low_bytes: float  # nine in ten measured peaks lie between these
+    high_bytes: float
+    oom_risk: float  # the probability that it runs out of memory
     host_bytes: float
     tiers: Mapping[str, Mapping[str, float]]  # by expanded tier: bytes of each part, and a step's traffic
     power_w: float  # of the whole cluster, at the meter
@@ -69,6 +73,8 @@ def summarize(job: Job, strategies: Strategies, terms: Terms) -> tuple[Summary, 
 
 def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms: Terms) -> Summary:
     step = float(result.step_s[index])
+    needed_bytes = float(result.total_bytes[index])
+    low_bytes, high_bytes = terms.memory_spread.bounds(needed_bytes)
     batch, cluster = int(job.global_batch), job.cluster
     time = {name: float(values[index]) for name, values in result.time_s.items()}
     tokens_per_s = batch * job.seq / step
@@ -95,9 +101,12 @@ def _summary(job: Job, strategy: Strategy, result: Estimates, index: int, terms:
         time_s=time,
         communication_s=sent,
         memory_bytes={name: float(values[index]) for name, values in result.memory_bytes.items()},
-        total_bytes=float(result.total_bytes[index]),
+        total_bytes=needed_bytes,
+        low_bytes=low_bytes,
+        high_bytes=high_bytes,
+        oom_risk=terms.memory_spread.oom_risk(needed_bytes, cluster.capacity_bytes),
         capacity_bytes=cluster.capacity_bytes,
-        own_bytes=cluster.device.memory[0].capacity_bytes,
+        own_bytes=cluster.device.memory[0].usable_bytes,
         host_bytes=float(result.host_bytes[index]),
         tiers={
             tier.name: {
@@ -125,7 +134,7 @@ def _of_mean_device(time_s: Mapping[str, float], busy_s: float) -> dict[str, flo
 
 
 def recomputed_flops(job: Job, strategy: Strategy) -> float:
-    """FLOPs that recomputation adds to a step: of a layer's forward, or selectively of unfused attention."""
+    """FLOPs that recomputation adds to a step: of a layer's forward, or of what its modules run again."""
     batch = int(job.global_batch)
     if strategy.recompute == "none":
         return 0.0
@@ -135,13 +144,12 @@ def recomputed_flops(job: Job, strategy: Strategy) -> float:
         per_stage = sum(segment.count for segment in layers) / strategy.pp
         share = min(strategy.recompute_layers / per_stage, 1.0) if strategy.recompute_layers else 1.0
         return share * forward_flops(body, batch, job.seq)
-    if job.stack.attention != "unfused":
-        return 0.0
-    matrices = [
-        replace(s, block=replace(s.block, ops=tuple(op for op in s.block.ops if op.kind == "attention")))
-        for s in layers
-    ]
-    return forward_flops(replace(job.graph, segments=tuple(matrices)), batch, job.seq)
+    again = [replace(s, block=replace(s.block, ops=_ops_again(s.block, strategy.recompute))) for s in layers]
+    return forward_flops(replace(job.graph, segments=tuple(again)), batch, job.seq)
+
+
+def _ops_again(block: Block, recompute: str) -> tuple[Op, ...]:
+    return tuple(op for run in recomputed(block, recompute).runs for op in run)
 
 
 __all__ = ["Budget", "Summary", "Terms", "recomputed_flops", "summarize"]

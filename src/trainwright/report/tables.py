@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainwright.plan.strategy import Strategy
 from trainwright.report.run_lines import render_range, run_lines, speed_line
 from trainwright.report.summary import Summary
 from trainwright.report.whatif import WhatIf
@@ -40,8 +39,16 @@ def table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], lef
     return result
 
 
-def plans_table(summaries: Sequence[Summary]) -> Table:
-    """The best strategies, one row each."""
+def families_table(summaries: Sequence[Summary], variants: Sequence[int]) -> Table:
+    """The best strategies as `plans_table` has them, with the number of equivalent variants below each."""
+    counts = [f"{count} variants within 1 %" if count > 1 else "" for count in variants]
+    return plans_table(summaries, below=counts)
+
+
+def plans_table(
+    summaries: Sequence[Summary], variants: Sequence[int] = (), *, below: Sequence[str] = ()
+) -> Table:
+    """The best strategies, one row each; with the number of variants of each in a column, or words below."""
     several = len({each.global_batch for each in summaries}) > 1
     headers = [
         "#",
@@ -53,11 +60,15 @@ def plans_table(summaries: Sequence[Summary]) -> Table:
         "MFU",
         "HFU",
         "memory",
+        "OOM risk",
+        *(["variants"] if variants else []),
     ]
+    counts = list(map(str, variants)) or [""] * len(summaries)
+    added = [f"\n{words}" if words else "" for words in below] or [""] * len(summaries)
     rows = [
         [
             str(rank),
-            str(each.strategy),
+            f"{each.strategy}{words}",
             *([str(each.global_batch)] if several else []),
             render_duration(each.step_s),
             render_range(each.low_s, each.high_s),
@@ -65,10 +76,17 @@ def plans_table(summaries: Sequence[Summary]) -> Table:
             f"{each.mfu:.1%}",
             f"{each.hfu:.1%}",
             render_bytes(each.total_bytes),
+            render_risk(each.oom_risk),
+            *([count] if variants else []),
         ]
-        for rank, each in enumerate(summaries, start=1)
+        for rank, (each, count, words) in enumerate(zip(summaries, counts, added, strict=True), start=1)
     ]
     return table("", headers, rows, left=2)
+
+
+def render_risk(risk: float) -> str:
+    """A probability in whole percent; very small ones as a bound."""
+    return "<1%" if risk < 0.005 else f"{risk:.0%}"
 
 
 def front_table(front: Sequence[Summary]) -> Table:
@@ -81,7 +99,7 @@ def front_table(front: Sequence[Summary]) -> Table:
 
 
 def breakdown_table(summary: Summary) -> Table:
-    """Where the step's time goes: what each cause adds, and of communication also the whole."""
+    """Where the step's time goes: the exposed time of each cause, and of communication also the total."""
     rows = []
     for name, value in sorted(summary.time_s.items(), key=lambda item: -item[1]):
         whole = summary.communication_s.get(name)
@@ -94,7 +112,7 @@ def breakdown_table(summary: Summary) -> Table:
                     render_duration(whole) if whole else "",
                 ]
             )
-    return table("Time of a step", ["part", "adds", "share", "in all"], rows)
+    return table("Time of a step", ["part", "exposed", "share", "total"], rows)
 
 
 def memory_table(summary: Summary) -> Table:
@@ -131,10 +149,17 @@ def tiers_table(summary: Summary) -> Table:
     )
 
 
-def what_if_table(answers: Sequence[WhatIf], winner: Strategy, compared: int) -> Table:
-    """How much faster each improvement makes training, and with which of the best plans compared."""
+def what_if_table(answers: Sequence[WhatIf], winners: Sequence[str], compared: int) -> Table:
+    """How much faster each improvement makes training, and with which of the best plans compared.
+
+    `winners` are the best plan and those equivalent to it: one of them is the same plan.
+    """
     rows = [
-        [each.resource, f"{each.faster:+.1%}", "the same" if each.strategy == winner else str(each.strategy)]
+        [
+            each.resource,
+            f"{each.faster:+.1%}",
+            "the same" if str(each.strategy) in winners else str(each.strategy),
+        ]
         for each in answers
     ]
     among = f"among the {compared} best plans" if compared > 1 else "with the best plan"

@@ -2,18 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from math import inf
 from types import MappingProxyType
 
 import numpy as np
 
+from trainwright.cost.memory_risk import UNKNOWN_SPREAD, MemorySpread
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
 from trainwright.plan.expand import count_microbatches
 from trainwright.plan.strategy import CHOICES, Strategies, Strategy, stack_strategies
-from trainwright.search.find import Question, find_plans
+from trainwright.search.find import Question
+from trainwright.search.recipe_comparison import RecipeComparison, compare_with_recipe
+from trainwright.search.recipe_plan import with_recipe
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, legal_strategies
 from trainwright.search.usual import able_knobs
+from trainwright.search.variants import find_winner
 
 # Knobs that are one decision; precision is none of them, because it changes what is computed.
 IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -70,16 +76,24 @@ class Advice:
     alone: tuple[Change, ...]
     steps: tuple[Change, ...]
     best: Rated | None
+    published: RecipeComparison | None = None  # the nearest published recipe against `best`, else `today`
     notes: tuple[str, ...] = ()  # on the job, and what matters of it and is not considered
 
 
-def advise(job: Job, strategy: Strategy) -> Advice:
-    """The changes that make a strategy's step shorter, or make it fit, with what the software can run."""
+def advise(job: Job, strategy: Strategy, *, spread: MemorySpread = UNKNOWN_SPREAD) -> Advice:
+    """The changes that make a strategy's step shorter, or make it fit, with what the software can run.
+
+    `spread` is how measured memory compares with predicted, for the OOM risk of a published recipe.
+    """
     today = rate(job, stack_strategies([strategy]))[0]
     alone = tuple(sorted(_changes(job, today), key=_worth))
-    best = _best(job, strategy)
+    known = [each for each in (today, *(change.after for change in alone)) if each.fits]
+    question, recipe = with_recipe(_question(job, today))
+    best = _best(question, min((each.step_s for each in known), default=inf))
     steps = tuple(_towards(job, today, best)) if best is not None else ()
-    return Advice(today=today, alone=alone, steps=steps, best=best)
+    plan = (best or today).strategy
+    published = compare_with_recipe(job, recipe, plan, spread=spread) if recipe else None
+    return Advice(today=today, alone=alone, steps=steps, best=best, published=published)
 
 
 def rate(job: Job, strategies: Strategies) -> list[Rated]:
@@ -154,7 +168,8 @@ def _others(job: Job, strategy: Strategy, knobs: tuple[str, ...]) -> Strategies 
     able = {knob: values for knob, values in able_knobs(job.stack).items() if knob in knobs}
     space = Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq, global_batch=int(job.global_batch),
-        fixed=held | able, most={"vpp": job.stack.most_vpp},
+        fixed=held | able, most={"vpp": job.stack.capability.most_vpp},
+        recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
     try:
         return legal_strategies(space)
@@ -167,15 +182,28 @@ def _value(strategy: Strategy, knob: str) -> int:
     return CHOICES[knob].index(value) if knob in CHOICES else int(value)
 
 
-def _best(job: Job, strategy: Strategy) -> Rated | None:
-    fixed = able_knobs(job.stack) | {"precision": (_value(strategy, "precision"),)}
-    question = Question(
-        job=job, batches=(int(job.global_batch),), fixed=fixed, most={"vpp": job.stack.most_vpp}, top=1
+def _question(job: Job, today: Rated) -> Question:
+    """The best plan at the same batch and in the same precision."""
+    fixed = able_knobs(job.stack) | {"precision": (_value(today.strategy, "precision"),)}
+    return Question(
+        job=job,
+        batches=(int(job.global_batch),),
+        fixed=fixed,
+        most={"vpp": job.stack.capability.most_vpp},
+        top=1,
+        families=1,
     )
+
+
+def _best(question: Question, known_s: float) -> Rated | None:
+    """The plan that a search ranks first; the fastest, if a step is known that is shorter than that."""
     try:
-        found = find_plans(question)
+        found, winner = find_winner(question)
     except TrainwrightError:
         return None
-    if not len(found.best):
+    if not len(winner):
         return None
-    return rate(job, found.best.take(slice(0, 1)).strategies)[0]
+    best = rate(question.job, winner.strategies)[0]
+    if known_s < best.step_s:
+        best = rate(question.job, found.best.take(slice(0, 1)).strategies)[0]
+    return best

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from trainwright.model.flow import Instance, places, wire
 from trainwright.model.graph import Graph, Segment
-from trainwright.plan.expand import is_cheap
+from trainwright.plan.expand import recomputed_instances
 from trainwright.plan.plan import Plan
+from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.stages import block_homes, block_pattern, layer_names, op_pattern
 from trainwright.plan.strategy import Strategy
 from trainwright.plan.zoo import build_zoo
@@ -88,7 +89,7 @@ def measure_blocks(
     )
 
 
-def done_again(instances: Sequence[Instance], blocks: Sequence[str], mode: str, *, fused: bool) -> str:
+def done_again(instances: Sequence[Instance], blocks: Sequence[str], mode: str, *, unfused: bool) -> str:
     """The operators of some blocks that a mode does again; none if it has none."""
     chosen = set(blocks)
     if mode == "full":
@@ -97,7 +98,9 @@ def done_again(instances: Sequence[Instance], blocks: Sequence[str], mode: str, 
         return op_pattern(region_ops(instances, chosen))
     if mode == "none":
         return ""
-    return op_pattern([each for each in instances if each.block in chosen and is_cheap(each.op, fused=fused)])
+    modules = selective_of(mode.removeprefix("co-"), unfused=unfused)
+    again = [each for each, _ in recomputed_instances(modules, instances) if each.block in chosen]
+    return op_pattern(again) if again else ""
 
 
 def _once_each(graph: Graph) -> tuple[Segment, ...]:
@@ -118,9 +121,9 @@ def memory_parameters(setting: Setting, modes: Sequence[str], chunks: int) -> di
     """What the zoo's `mixed` is told of the modes of all layers."""
     instances = wire(setting.graph)
     names = layer_names(instances)
-    fused = setting.stack.attention != "unfused"
+    unfused = setting.stack.attention == "unfused"
     blocks = {mode: [name for name, own in zip(names, modes, strict=True) if own == mode] for mode in modes}
-    again = [done_again(instances, each, mode, fused=fused) for mode, each in blocks.items()]
+    again = [done_again(instances, each, mode, unfused=unfused) for mode, each in blocks.items()]
     chunked = [name for mode in CHUNKED.values() for name in blocks.get(mode, ())]
     found: dict[str, object] = {"again": ",".join(filter(None, again))} if any(again) else {}
     return found | ({"chunked": block_pattern(chunked), "chunks": chunks} if chunked else {})

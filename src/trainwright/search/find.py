@@ -9,6 +9,11 @@ What is left out is left out by proof, for the objectives that rise with time (t
 
 Memory head-room as the objective, and the Pareto front, evaluate every strategy.
 
+Where a question asks for families (`families.py`), the best strategy of each of so many families is found
+too, even if it is not among the best of all that are kept.
+
+Where a question names a published recipe, its strategy is a candidate too, be it in the space or not.
+
 Where a question asks for mappings, all orders of parallel axes on the network are evaluated of the best
 strategies, and of the best with each set of degrees. That is no proof: a strategy far from the best in the
 usual order may be the best in another.
@@ -16,7 +21,7 @@ usual order may be the best in another.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import gcd, inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +30,15 @@ from trainwright.economics.batch import batch_charge
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array, Estimates, Job
-from trainwright.plan.strategy import Strategies
+from trainwright.plan.legality import discouraged, illegal, plan_facts
+from trainwright.plan.strategy import Strategies, Strategy, stack_strategies
 from trainwright.search.ahead import work_ahead
+from trainwright.search.families import family_codes, family_leaders
 from trainwright.search.front import pareto_front
 from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, without_gpipe
 from trainwright.search.mappings import can_matter, mapped
 from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import KNOBS, Space, count_strategies, layer_count, strategy_blocks
 
 Ints = NDArray[np.int64]
@@ -38,7 +46,7 @@ Flags = NDArray[np.bool_]
 BENCH = 256  # the best strategies that are kept, beyond those asked for: what-if questions start from them
 ROOMIER = 1.25  # the memory of the what-if question that only a search can answer
 _MOST_PENDING = 1 << 18
-_FAR = 1.5  # times the best: beyond it no other mapping is tried
+_FAR = 1.5  # times the best: beyond it no other mapping is tried, and no family is looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +63,38 @@ class Question:
     most: Mapping[str, int]
     objective: str = "time"
     top: int = 10
+    families: int = 0  # whose best strategy is found, besides the best strategies of all
     critical_batch_tokens: float = inf
     dollars_per_kwh: float = 0.0
     mappings: bool = False  # whether other orders of axes on the network are searched too
+    filled_share: float = 1.0  # of usable memory that a plan may be predicted to fill
+    published: Strategy | None = None  # of a recipe: a candidate, be it in the space or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a search found, best first, and how much it looked at.
 
-    `roomier` is the best if devices had 1.25 times their memory; `nearest` needs the fewest bytes of all
-    that were evaluated. `feasible` counts among the evaluated.
+    `roomier` is the best if devices had 1.25 times their memory, `riskier` the best of all that are predicted
+    to fit, however full; `nearest` needs the fewest bytes of all that were evaluated. `feasible` counts among
+    the evaluated.
     """
 
     kept: int  # how many of the best, at most
     best: Candidates
     roomier: Candidates
+    riskier: Candidates
     nearest: Candidates
-    leaders: Candidates  # the best with each set of degrees, where mappings are searched
+    leaders: Candidates  # the best of each family, best first, where families or mappings are searched
     considered: int
     evaluated: int
     feasible: int
+    published: Candidates | None = None  # the recipe at each batch, where it fits and can be run
+
+    @property
+    def limit(self) -> float:
+        """The score of the published recipe, which the first plan is not to exceed."""
+        return float(self.published.score.min()) if self.published and len(self.published) else inf
 
     @property
     def bound(self) -> float:
@@ -97,21 +116,45 @@ def find_plans(question: Question) -> Found:
         for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
             found, candidates = _add(question, job, block, result, found)
             if lowest:
-                open_ = ~_settled(job, candidates, result) & (candidates.least <= found.bound)
-                pending.append(candidates.take(open_))
+                unsettled = candidates.take(~_settled(question, job, candidates, result))
+                pending.append(unsettled.take(_can_count(question, found, unsettled, unsettled.least)))
             if sum(map(len, pending)) > _MOST_PENDING:
                 found = _climb(question, job, space, join_candidates(pending), found)
                 pending = []
         if pending:
             found = _climb(question, job, space, join_candidates(pending), found)
+    found = _with_published(question, found)
     return _with_mappings(question, found) if question.mappings else found
+
+
+def fit_micro_batch(strategy: Strategy, batch: int) -> Strategy | None:
+    """A strategy with the largest divisor of its micro batch that divides a batch; None if none does."""
+    share, rest = divmod(batch, strategy.dp)
+    return None if rest or not share else replace(strategy, micro_batch=gcd(strategy.micro_batch, share))
+
+
+def _with_published(question: Question, found: Found) -> Found:
+    """What was found with a published recipe: added where it is better than the best, and kept for later."""
+    listed = []
+    for batch in question.batches if question.published else ():
+        fitted = fit_micro_batch(question.published, batch) if question.published else None
+        if fitted is None:
+            continue
+        job, strategies = replace(question.job, global_batch=batch), stack_strategies([fitted])
+        candidates, fit = evaluate(question, job, strategies)
+        listed.append(candidates.take(fit))
+        if fit[0] and (not len(found.best) or candidates.score[0] < found.best.score[0] * (1.0 - 1e-9)):
+            found = replace(found, considered=found.considered + 1)
+            found, _, _ = _evaluate(question, job, strategies, found)
+    return replace(found, published=join_candidates(listed)) if listed else found
 
 
 def _with_mappings(question: Question, found: Found) -> Found:
     """What was found with other orders of parallel axes of the best strategies."""
     if not can_matter(question.job) or question.objective == "memory" or "order" in question.fixed:
         return found
-    start = join_candidates([found.best, found.leaders])
+    ahead = found.leaders.take(slice(0, question.families))
+    start = join_candidates([found.best, ahead, found.leaders.take(_of_degrees(found.leaders))])
     for batch in np.unique(start.global_batch).tolist():
         job = replace(question.job, global_batch=batch)
         chosen = start.strategies.take(start.global_batch == batch)
@@ -128,16 +171,27 @@ def find_front(question: Question) -> Candidates:
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
         for block, result in _estimated(job, space_of(question, batch)):
-            fit = _fit(job, result)
+            fit = fits(job, result, question.filled_share)
             kept = _candidates(question, job, block, result).take(fit)
             front = pareto_front(join_candidates([front, kept]))
     return front
 
 
 def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
-    """Every block of a space with its estimates."""
-    unbounded = _unbounded(job)
-    return work_ahead(lambda block: estimate(unbounded, block, detail=False), strategy_blocks(space))
+    """Every block of a space with its estimates; what the stack cannot run is left out."""
+    endless = unbounded(job)
+    blocks = (block.take(runs(job, block)) for block in strategy_blocks(space))
+    return work_ahead(lambda block: estimate(endless, block, detail=False), filter(len, blocks))
+
+
+def runs(job: Job, strategies: Strategies) -> Flags:
+    """Which strategies the job's stack can run at its batch (or each at its own) and does not warn of."""
+    facts = plan_facts(
+        job.graph, seq=job.seq, global_batch=job.global_batch, device_family=job.cluster.device.family,
+        optimizer=job.stack.optimizer.name if job.stack.optimizer else "", grad_dtype=job.stack.grad_dtype,
+    )  # fmt: skip
+    able = job.stack.capability
+    return np.asarray(~(illegal(able, strategies, facts) | discouraged(able, strategies, facts)))
 
 
 def space_of(question: Question, batch: int) -> Space:
@@ -146,10 +200,11 @@ def space_of(question: Question, batch: int) -> Space:
     return Space(
         graph=job.graph, devices=job.cluster.count, seq=job.seq,
         global_batch=batch, fixed=question.fixed, most=question.most,
+        recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
 
 
-def _unbounded(job: Job) -> Job:
+def unbounded(job: Job) -> Job:
     """The job on devices whose memory has no end: what is then infeasible is so for another reason.
 
     Of several tiers that hold tensors the last has no end, so that as much lies there as will.
@@ -161,7 +216,7 @@ def _unbounded(job: Job) -> Job:
     return replace(job, cluster=replace(job.cluster, device=device))
 
 
-def _fit(job: Job, result: Estimates, room: float = 1.0) -> Flags:
+def fits(job: Job, result: Estimates, room: float = 1.0) -> Flags:
     """Which estimates (of an unbounded job) fit devices that have `room` times the job's memory."""
     capacity_bytes = job.cluster.capacity_bytes
     return np.asarray(result.feasible & (result.total_bytes <= room * capacity_bytes))
@@ -191,20 +246,27 @@ def score(question: Question, job: Job, result: Estimates) -> Array:
     return value * batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
 
 
-def _settled(job: Job, candidates: Candidates, result: Estimates) -> Flags:
+def _settled(question: Question, job: Job, candidates: Candidates, result: Estimates) -> Flags:
     """Which fit devices' own memory, so that nothing is gained by needing less."""
-    return np.asarray(
-        result.feasible & (candidates.total_bytes <= job.cluster.device.memory[0].capacity_bytes)
-    )
+    own_bytes = question.filled_share * job.cluster.device.memory[0].usable_bytes
+    return np.asarray(result.feasible & (candidates.total_bytes <= own_bytes))
+
+
+def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Candidates, Flags]:
+    """Strategies as candidates, and which of them fit and can be run."""
+    result = estimate(unbounded(job), strategies, detail=False)
+    fit = fits(job, result, question.filled_share) & runs(job, strategies)
+    return _candidates(question, job, strategies, result), fit
 
 
 def _evaluate(
     question: Question, job: Job, strategies: Strategies, found: Found
 ) -> tuple[Found, Candidates, Flags]:
     """What was found with these strategies added, all of them as candidates, and which are settled."""
-    result = estimate(_unbounded(job), strategies, detail=False)
+    result = estimate(unbounded(job), strategies, detail=False)
+    result = replace(result, feasible=result.feasible & runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
-    return found, candidates, _settled(job, candidates, result)
+    return found, candidates, _settled(question, job, candidates, result)
 
 
 def _add(
@@ -212,7 +274,8 @@ def _add(
 ) -> tuple[Found, Candidates]:
     """What was found with these strategies added, and all of them as candidates."""
     candidates = _candidates(question, job, strategies, result)
-    fit, roomy = _fit(job, result), _fit(job, result, ROOMIER)
+    share = question.filled_share
+    fit, risky, roomy = (fits(job, result, room) for room in (share, 1.0, ROOMIER * share))
     good = fit & (candidates.score <= found.bound)
     nearest = found.nearest
     if not len(found.best) and result.feasible.any():
@@ -222,6 +285,7 @@ def _add(
         found,
         best=best(join_candidates([found.best, candidates.take(good)]), found.kept),
         roomier=best(join_candidates([found.roomier, candidates.take(_fastest(candidates, roomy))]), 1),
+        riskier=best(join_candidates([found.riskier, candidates.take(_fastest(candidates, risky))]), 1),
         nearest=nearest,
         leaders=_leaders(question, found, candidates, fit),
         evaluated=found.evaluated + len(strategies),
@@ -231,15 +295,35 @@ def _add(
 
 
 def _leaders(question: Question, found: Found, candidates: Candidates, fit: Flags) -> Candidates:
-    """The best with each set of degrees, of those not far from the best of all."""
-    if not question.mappings:
+    """The best of each family, of those not far from the best of all."""
+    if not (question.mappings or question.families):
         return found.leaders
-    reach = _FAR * (found.best.score[0] if len(found.best) else np.inf)
-    near = join_candidates([found.leaders, candidates.take(fit & (candidates.score <= reach))])
-    if not len(near):
-        return near
-    near = near.take(np.argsort(near.score, kind="stable"))
-    return near.take(distinct(near.strategies, ("dp", "tp", "cp", "pp", "ep"))[0])
+    near = candidates.take(fit & (candidates.score <= _reach(found)))
+    return family_leaders(join_candidates([found.leaders, near])) if len(near) else found.leaders
+
+
+def _reach(found: Found) -> float:
+    return _FAR * float(found.best.score[0]) if len(found.best) else inf
+
+
+def _of_degrees(leaders: Candidates) -> Ints:
+    """The first with each set of degrees."""
+    if not len(leaders):
+        return np.zeros(0, dtype=np.int64)
+    return distinct(leaders.strategies, ("dp", "tp", "cp", "pp", "ep"))[0]
+
+
+def _can_count(question: Question, found: Found, candidates: Candidates, least: Array) -> Flags:
+    """Which may be among the best, or lead one of the families asked for, if none is faster than `least`."""
+    kept = np.asarray(least <= found.bound)
+    known = found.leaders.take(slice(0, question.families))
+    limit = min(_reach(found), float(known.score[-1]) if len(known) == question.families != 0 else inf)
+    if not question.families or limit <= found.bound or not len(candidates):
+        return kept
+    codes = family_codes(join_candidates([candidates, found.leaders]))
+    led = np.full(int(codes.max()) + 1, inf)  # by family: the score of its leader
+    led[codes[len(least) :]] = found.leaders.score
+    return np.asarray(kept | ((least <= limit) & (least < led[codes[: len(least)]])))
 
 
 def _fastest(candidates: Candidates, among: Flags) -> Flags:
@@ -256,13 +340,14 @@ def _nothing() -> Found:
         strategies=strategies, global_batch=none, score=empty, step_s=empty, total_bytes=empty, least=empty
     )
     return Found(
-        kept=BENCH, best=no, roomier=no, nearest=no, leaders=no, considered=0, evaluated=0, feasible=0
-    )
+        kept=BENCH, best=no, roomier=no, riskier=no, nearest=no, leaders=no, considered=0, evaluated=0,
+        feasible=0,
+    )  # fmt: skip
 
 
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
     """What was found with strategies that do not fit on the bottom rung put on higher ones."""
-    pending = pending.take(pending.least <= found.bound)
+    pending = pending.take(_can_count(question, found, pending, pending.least))
     scores: dict[Rung, Array] = {}
     fitted: dict[Rung, Flags] = {}
     for rung in higher(space):
@@ -272,7 +357,7 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         )
         least = np.maximum.reduce([pending.least, *(scores[each] for each in below)])
         legal = rung.layers <= _layers_per_stage(job, pending.strategies)
-        rows = np.flatnonzero(~settled & (least <= found.bound) & legal)
+        rows = np.flatnonzero(~settled & _can_count(question, found, pending, least) & legal)
         scores[rung], fitted[rung] = pending.least.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
@@ -282,7 +367,7 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         )  # fmt: skip
         found, candidates, settled = _evaluate(question, job, chosen, found)
         scores[rung][rows], fitted[rung][rows] = candidates.least, settled
-        if rung.counted:
+        if rung.counted and job.stack.capability.recompute_layers != "every":
             found = _count_layers(question, job, candidates, least[rows], found)
     return found
 
@@ -293,11 +378,14 @@ def _count_layers(question: Question, job: Job, full: Candidates, least: Array, 
 
     `least` are scores that no number of layers beats.
     """
-    capacity_bytes = job.cluster.capacity_bytes
-    own = job.cluster.device.memory[0].capacity_bytes / capacity_bytes
-    for room in (*((own,) if own < 1.0 else ()), 1.0, ROOMIER):
-        limit = found.bound if room <= 1.0 or not len(found.roomier) else float(found.roomier.score[0])
-        rows = (full.total_bytes <= room * capacity_bytes) & (least <= limit)
+    capacity_bytes, share = job.cluster.capacity_bytes, question.filled_share
+    own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
+    for room in (*((own * share,) if own < 1.0 else ()), share, ROOMIER * share):
+        if room <= share or not len(found.roomier):
+            counts = _can_count(question, found, full, least)
+        else:
+            counts = least <= float(found.roomier.score[0])
+        rows = (full.total_bytes <= room * capacity_bytes) & counts
         if rows.any():
             found = _fewest_layers(question, job, full.strategies.take(rows), room, found)
     return found
@@ -315,20 +403,23 @@ def _fewest_layers(question: Question, job: Job, strategies: Strategies, room: f
     The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the
     fewest is best, and bisection finds it.
     """
-    layers = _layers_per_stage(job, strategies)
-    unbounded = _unbounded(job)
+    unit = (
+        strategies.vpp if job.stack.capability.recompute_layers == "chunk" else np.ones_like(strategies.vpp)
+    )
+    layers = _layers_per_stage(job, strategies) // unit  # in units that can be stated
+    endless = unbounded(job)
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
-        counted = _with(strategies.take(rows), recompute_layers=middle)
-        fit = _fit(job, estimate(unbounded, counted, detail=False), room)
+        counted = _with(strategies.take(rows), recompute_layers=middle * unit[rows])
+        fit = fits(job, estimate(endless, counted, detail=False), room)
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
-    fewest = _with(strategies, recompute_layers=high)
-    fewer = high < layers
-    if room > 1.0:  # what fits without the room was found without it
-        fewer &= ~_fit(job, estimate(unbounded, fewest, detail=False))
+    fewest = _with(strategies, recompute_layers=high * unit)
+    fewer = (high < layers) & (high > 0)
+    if room > question.filled_share:  # what fits without the room was found without it
+        fewer &= ~fits(job, estimate(endless, fewest, detail=False), question.filled_share)
     if not fewer.any():
         return found
     # The space has each with every layer recomputed: these are beyond it.

@@ -92,7 +92,7 @@ def _tried(drafts: Drafts, recipe: Recipe) -> Trial | None:
     """The best trial of a skeleton, drafted anew with what simulations say of memory; None if none fits."""
     found: Trial | None = None
     margins = [0.0] * recipe.skeleton.strategy.pp
-    capacity = drafts.setting.cluster.device.memory[0].capacity_bytes
+    capacity = drafts.setting.cluster.device.memory[0].usable_bytes
     draft: Recipe | None = recipe
     for _ in range(_ROUNDS):
         assert draft is not None
@@ -143,5 +143,5 @@ def _faster(best: Trial | None, trial: Trial) -> Trial | None:
 def try_strategy(findings: Findings, strategy: Strategy, batch: int) -> Trial:
     """A strategy simulated as its stack would run it."""
     graph, stack = findings.setting.graph, findings.setting.stack
-    plan = expand(strategy, graph, batch, fused=stack.attention != "unfused", balanced=stack.balanced_stages)
+    plan = expand(strategy, graph, batch, balanced=stack.balanced_stages)
     return findings.trial(plan, strategy.pp)

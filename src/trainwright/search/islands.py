@@ -149,7 +149,7 @@ def _of_count(question: Question, algorithms: list[Algorithm], islands: int, run
         graph=whole.graph, cluster=whole.cluster, stack=whole.stack, efficiency=whole.efficiency,
         seq=whole.seq, precision=strategy.precision,
     )  # fmt: skip
-    held = held_share(whole.stack, strategy.precision, weights_bytes, graph)
+    held = held_share(whole.stack, strategy.precision, weights_bytes, graph, whole.cluster.device.family)
     options = []
     for algorithm in algorithms:
         each = replace(apart, algorithm=algorithm)
@@ -165,16 +165,16 @@ def _of_count(question: Question, algorithms: list[Algorithm], islands: int, run
 def _best_inside(question: Question, job: Job, beside: float) -> tuple[Strategy, float, float]:
     """The best strategy of an island that leaves so much memory free; its step, and bytes of weights."""
     own = job.cluster.device.memory[0]
-    room = own.capacity_bytes - beside * (1.0 + job.stack.fragmentation)
+    room = own.usable_bytes - beside * (1.0 + job.stack.fragmentation) / question.filled_share
     if room <= 0:
-        kept, own_text = render_bytes(beside), render_bytes(own.capacity_bytes)
+        kept, own_text = render_bytes(beside), render_bytes(own.usable_bytes)
         raise InfeasiblePlan(
             f"what the algorithm keeps beside the model is {kept} on each device of an island, and "
             f"{job.cluster.device.name} has {own_text}; use fewer and larger islands, or local-sgd"
         )
     device = replace(
         job.cluster.device,
-        memory=(replace(own, capacity_bytes=room), *job.cluster.device.memory[1:]),
+        memory=(replace(own, capacity_bytes=room, usable_fraction=None), *job.cluster.device.memory[1:]),
     )
     inner = replace(
         question,

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from trainwright.plan.strategy import OFFLOADS, RECOMPUTES, SCHEDULES
+from trainwright.plan.recompute_modules import RECOMPUTES, is_subset
+from trainwright.plan.strategy import OFFLOADS, SCHEDULES
 from trainwright.search.space import Space, offloads, recomputations
 
-_NONE, _FULL = RECOMPUTES.index("none"), RECOMPUTES.index("full")
+_FULL = RECOMPUTES.index("full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +45,17 @@ def rungs(space: Space) -> tuple[Rung, ...]:
 def never_slower(less: Rung, more: Rung) -> bool:
     """Whether a strategy on one rung is as fast as on another, however many layers recompute on either.
 
-    Moving more to the host takes no less time. Recomputing takes no less than not recomputing, except where
-    activations move: there it leaves less to move. Selective recomputation of all layers and full one of some
-    may go either way, as may a few layers with the optimizer on the host and more without.
+    Moving more to the host takes no less time. Recomputing more modules takes no less time than some of them
+    or none, except where activations move: there it leaves less to move. Modules of all layers and full
+    recomputation of some may go either way, as may a few layers with the optimizer on the host and more
+    without.
     """
     if less.offload not in (0, more.offload) and OFFLOADS[more.offload] != "both":
         return False
     if (less.recompute, less.layers) == (more.recompute, more.layers):
         return less == more or not more.counted
-    return less.recompute == _NONE and less.keeps_activations
+    fewer = less.recompute != more.recompute and is_subset(less.recompute, more.recompute)
+    return fewer and less.keeps_activations
 
 
 def bottom(space: Space) -> Rung | None:

@@ -141,7 +141,7 @@ class Drafts:
     def _has_small_samples(self) -> bool:
         """Whether layers keep so little of a sample that several go into a microbatch."""
         profile = self.findings.profile(Strategy(precision=self.setting.precision), MODES[:1])
-        capacity = self.setting.cluster.device.memory[0].capacity_bytes
+        capacity = self.setting.cluster.device.memory[0].usable_bytes
         return bool(profile.costs["none"].kept_bytes.max() < _SMALL_SAMPLE * capacity)
 
     def _bound_s(self, skeleton: Skeleton) -> float:
@@ -180,7 +180,7 @@ class Drafts:
 
     def _parts(self, skeleton: Skeleton, profile: Profile) -> Parts | None:
         """Serial parts for the layers whose work is large, enough of them to bring it down."""
-        capacity = self.setting.cluster.device.memory[0].capacity_bytes
+        capacity = self.setting.cluster.device.memory[0].usable_bytes
         work = np.max([each.work_bytes for each in profile.costs.values()], axis=0)
         large = frozenset(np.flatnonzero(work > _LARGE_WORK * capacity).tolist())
         tp = max(each.tp for _, each in skeleton.all_ranges)
@@ -194,7 +194,7 @@ class Drafts:
         setting, pp = self.setting, skeleton.strategy.pp
         margins = np.array(margin_bytes or [0.0] * pp)
         held = [_held(skeleton, stage, self._microbatches(skeleton)) for stage in range(pp)]
-        return Rooms(limit_bytes=usable_bytes(setting) - apart_bytes - margins, held=held)
+        return Rooms(limit_bytes=stack_room_bytes(setting) - apart_bytes - margins, held=held)
 
     def _microbatches(self, skeleton: Skeleton) -> int:
         return self.batch // (skeleton.strategy.dp * skeleton.strategy.micro_batch)
@@ -206,9 +206,9 @@ class Drafts:
         return self._microbatches(skeleton) * slowest + once * (float(cut.time_s.sum()) - slowest)
 
 
-def usable_bytes(setting: Setting) -> float:
+def stack_room_bytes(setting: Setting) -> float:
     """What the stack leaves of a device's memory."""
-    capacity = setting.cluster.device.memory[0].capacity_bytes
+    capacity = setting.cluster.device.memory[0].usable_bytes
     return (capacity - setting.stack.context_bytes) / (1.0 + setting.stack.fragmentation)
 
 

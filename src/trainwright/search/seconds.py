@@ -3,6 +3,7 @@
 import numpy as np
 
 from trainwright.cost.network import level_links
+from trainwright.cost.state import host_update_bytes_per_s
 from trainwright.model.graph import dim_sizes, is_layer
 from trainwright.program.network import Network
 from trainwright.program.setting import Setting
@@ -59,14 +60,13 @@ def _gather_seconds(setting: Setting, skeleton: Skeleton, profile: Profile) -> f
 
 def _host_seconds(setting: Setting, skeleton: Skeleton, profile: Profile) -> float:
     """An update on the host: its own traffic there, and the way there of gradients and back of weights."""
-    tier = setting.cluster.host_tier
     link = setting.cluster.network.host_bytes_per_s * setting.efficiency.host_link
     copies = skeleton.row_devices / skeleton.strategy.tp
     shares = copies * skeleton.strategy.pp
     kept = {what: float(each.sum()) / shares for what, each in profile.state_bytes.items()}
     traffic = 2.0 * (kept["optimizer"] + kept["gradients"]) + kept["weights"]
     moved_s = (kept["gradients"] + kept["weights"]) / link
-    return traffic / (tier.bytes_per_s if tier else link) + moved_s
+    return traffic / float(host_update_bytes_per_s(setting.cluster, setting.efficiency)) + moved_s
 
 
 def _network(setting: Setting) -> Network:

@@ -13,7 +13,7 @@ from trainwright.program.setting import Setting
 from trainwright.search.blocks import Costs, Floats
 from trainwright.search.find import Question, find_plans
 from trainwright.search.findings import Findings
-from trainwright.search.recipes import usable_bytes
+from trainwright.search.recipes import stack_room_bytes
 from trainwright.search.space import layer_count
 
 Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Shortlist:
         """Those that may fit, the first of a group; a step is as much longer as the slowest row is than the
         mean one. Only so many splits are measured that were not before.
         """
-        usable = usable_bytes(self.findings.setting)
+        usable = stack_room_bytes(self.findings.setting)
         most = self.findings.measured + _MOST_MEASURED
         for step_s, strategy in listed:
             if not self._listed.isdisjoint((strategy, _group(strategy))) or self._is_too_large(strategy):

@@ -25,12 +25,15 @@ from trainwright.plan.strategy import (
     Strategy,
     join_strategies,
 )
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.units import WHOLE
 
 Ints = NDArray[np.int64]
 Grid = Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]  # knobs that go together, and their values
 KNOBS = tuple(field.name for field in fields(Strategy))
 _FLAGS = {"1": 1, "on": 1, "true": 1, "0": 0, "off": 0, "false": 0}
+_FEW = 4  # microbatches of a share, so few that no other size of them is near
+_LARGE = 64  # sequences of a micro batch beyond which its size hardly matters
 _FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0; the others start at 1
 
 
@@ -38,7 +41,10 @@ _FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0;
 class Space:
     """What is searched: a model on so many devices, with some knobs fixed or bounded.
 
-    `fixed` maps a knob to the values it may take; `most` to the largest one.
+    `fixed` maps a knob to the values it may take; `most` to the largest one. `recomputes` are the
+    recomputations, by number, that are considered where `fixed` states none; without them, those of unknown
+    software. With `span`, the least and the most sequences per step, a strategy is legal if it is so at a
+    batch between them, and micro batches are some of those that are: `even_sizes`.
     """
 
     graph: Graph
@@ -48,6 +54,8 @@ class Space:
     fixed: Mapping[str, tuple[int, ...]]
     most: Mapping[str, int]
     check_divisors: bool = True
+    recomputes: tuple[int, ...] = ()
+    span: tuple[int, int] | None = None
 
 
 def knob_name(text: str) -> str:
@@ -61,6 +69,8 @@ def knob_name(text: str) -> str:
 def knob_value(knob: str, text: str) -> int:
     """The number that a knob's text stands for: `full` of `recompute` is its index."""
     name = knob_name(knob)
+    if name == "recompute":
+        return RECOMPUTES.index(text)
     if name in CHOICES:
         if text not in CHOICES[name]:
             raise UnknownName(f"value of {knob}", text, CHOICES[name])
@@ -127,7 +137,8 @@ def recomputations(space: Space) -> list[tuple[int, int]]:
     """Allowed (recompute, recompute_layers): a number of layers goes with full recomputation only."""
     return [
         (choice, count)
-        for choice in _allowed(space, "recompute", range(len(RECOMPUTES)))
+        for choice in space.fixed.get("recompute", space.recomputes or recompute_choices(space.graph))
+        if choice <= space.most.get("recompute", choice)
         for count in space.fixed.get("recompute_layers", (EVERY_LAYER,))
         if count == EVERY_LAYER or RECOMPUTES[choice] == "full"
     ]
@@ -169,7 +180,7 @@ def _degrees(space: Space) -> Iterator[tuple[int, int, int, int]]:
         if space.devices % (tp * cp * pp):
             continue
         for dp in _allowed(space, "dp", [space.devices // (tp * cp * pp)]):
-            divides = space.global_batch % dp == 0 or not space.check_divisors
+            divides = _has_multiple(space, dp) or not space.check_divisors
             if dp * tp * cp * pp == space.devices and divides:
                 yield tp, cp, pp, dp
 
@@ -227,13 +238,43 @@ def _strategies(grids: Sequence[Grid]) -> Strategies:
 
 def _pipelines(space: Space, pp: int, dp: int) -> list[tuple[int, int, int]]:
     """(schedule, vpp, micro batch): interleaving needs microbatches in whole rounds of the stages."""
-    per_replica = max(space.global_batch // dp, 1)
-    sizes = _allowed(space, "micro_batch", _divisors(per_replica))
+    sizes = _allowed(space, "micro_batch", _micro_batches(space, dp))
     return [
         (schedule, vpp, size)
         for (schedule, vpp), size in product(_schedules(space, pp), sizes)
-        if vpp == 1 or per_replica // size % pp == 0 or not space.check_divisors
+        if vpp == 1 or _has_multiple(space, dp * size * pp) or not space.check_divisors
     ]
+
+
+def _micro_batches(space: Space, dp: int) -> Sequence[int]:
+    """The micro batches that a replica's share of the batch divides by."""
+    if space.span is None:
+        return _divisors(max(space.global_batch // dp, 1))
+    low, high = space.span
+    shares = (-(-low // dp), (low + high) // 2 // dp, high // dp)
+    few = {share // count for share in shares for count in range(1, _FEW + 1)}
+    sizes = {*even_sizes(high // dp), *(size for size in few if size <= _LARGE)} - {0}
+    stated = space.fixed.get("micro_batch", sorted(sizes))
+    return [size for size in stated if _has_multiple(space, dp * size)]
+
+
+def _has_multiple(space: Space, unit: int) -> bool:
+    """Whether the batch, or one of those between two, is a multiple of so many sequences."""
+    low, high = space.span or (space.global_batch, space.global_batch)
+    return high // unit * unit >= low
+
+
+@cache
+def even_sizes(most: int) -> tuple[int, ...]:
+    """Numbers up to a largest one, by about a quarter apart: 1 to 6, 8, 10, 12, 16, 20, 24, 32 ..."""
+    powers = [1 << power for power in range(most.bit_length())]
+    return tuple(sorted({each for p in powers for each in (p, p * 5 // 4, p * 3 // 2) if each <= most}))
+
+
+def batch_unit(strategies: Strategies) -> Ints:
+    """The sequences of which the global batch of each strategy is a multiple."""
+    rounds = np.where(strategies.vpp > 1, strategies.pp, 1)
+    return np.asarray(strategies.dp * strategies.micro_batch * rounds, dtype=np.int64)
 
 
 def _schedules(space: Space, pp: int) -> list[tuple[int, int]]:
@@ -269,13 +310,12 @@ def _expert_splits(space: Space, tp: int, cp: int, dp: int) -> list[tuple[int, i
 
 
 def _sharding(space: Space, cp: int, pp: int, dp: int) -> list[tuple[int, int]]:
-    """(zero, shard): stages 0 to 3, the third also within smaller groups; no stage 2 across a pipeline.
+    """(zero, shard): stages 0 to 3, the third also within smaller groups.
 
     Groups that are stated leave the third stage alone.
     """
     ranks = dp * cp
-    zeros = [0, 1, 3] if pp > 1 else [0, 1, 2, 3]
-    zeros = _allowed(space, "zero", zeros)
+    zeros = _allowed(space, "zero", [0, 1, 2, 3])
     if ranks == 1:
         zeros = zeros[:1]  # nothing to share with: all stages are alike
     groups = [0, *(g for g in _divisors(ranks) if 1 < g < ranks)]

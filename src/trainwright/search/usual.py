@@ -1,12 +1,14 @@
 """What is taken where a user states nothing: the batch, and the knobs and precisions that can be run."""
 
+from collections.abc import Mapping
 from math import log2
 
 from trainwright.cluster.types import Cluster, Device
-from trainwright.cost.constants import AXES, Stack
+from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import Graph, parameters
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
+from trainwright.plan.strategy import CHOICES, CP_KINDS, OFFLOADS, PRECISIONS, SCHEDULES
+from trainwright.stack.capability import AXES
 
 MOST_BATCH = 100_000_000  # sequences per step
 
@@ -41,9 +43,27 @@ def check_precision(name: str, device: Device, thing: str = "--precision") -> No
 
 
 def able_knobs(stack: Stack) -> dict[str, tuple[int, ...]]:
-    """The values of knobs that a stack can run, of those knobs where it may not run all."""
+    """The values of knobs that a stack can run, of those knobs where it may not run all.
+
+    They bound the space that is searched; `plan.legality` has the rules between knobs.
+    """
+    able = stack.capability
     return {
-        "schedule": tuple(SCHEDULES.index(name) for name in stack.schedules),
-        "offload": tuple(OFFLOADS.index(name) for name in stack.offloads),
-        "zero": stack.zeros,
-    } | {axis: (1,) for axis in AXES if axis not in stack.axes}
+        "schedule": tuple(SCHEDULES.index(name) for name in able.schedules),
+        "offload": tuple(OFFLOADS.index(name) for name in able.offloads),
+        "cp_kind": tuple(CP_KINDS.index(name) for name in able.cp_kinds),
+        "zero": able.zeros,
+    } | {axis: (1,) for axis in AXES if axis not in able.axes}
+
+
+def check_able(stack: Stack, fixed: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise for a knob that is fixed to a value that the stack does not have."""
+    for knob, known in able_knobs(stack).items():
+        for value in fixed.get(knob, ()):
+            if value not in known:
+                names = CHOICES.get(knob)
+                has = ", ".join(names[each] if names else str(each) for each in known)
+                raise BadInput(
+                    f"--fix {knob}", names[value] if names else value, f"{stack.capability.title} has {has}",
+                    "use one of these, or --stack generic",
+                )  # fmt: skip

@@ -58,7 +58,7 @@ def simulate_apart(setting: Setting, plan: Plan) -> SimulatedApart:
     beside = beside_bytes(apart, parameters(graph), plan.devices)
     step = simulate_plan(island, island_plan(plan), beside)
     weights = max(need.category_bytes["weights"] for need in step.needs)
-    held = held_share(setting.stack, plan.precision, weights, graph)
+    held = held_share(setting.stack, plan.precision, weights, graph, setting.cluster.device.family)
     meetings = build_meetings(setting, apart, held)
     return SimulatedApart(
         plan=plan, setting=setting, step=step, apart=apart, meetings=meetings,

@@ -174,7 +174,7 @@ def source_of(case: Case, cluster: Cluster | None = None) -> Source:
 def _changed(cluster: Cluster, case: Case) -> Cluster:
     own, *others = cluster.device.memory
     if case.memory_gib:
-        own = replace(own, capacity_bytes=case.memory_gib * 2.0**30)
+        own = replace(own, capacity_bytes=case.memory_gib * 2.0**30, usable_fraction=None)
     network = cluster.network
     levels = tuple(replace(each, bytes_per_s=case.links * each.bytes_per_s) for each in network.levels)
     return replace(

@@ -23,6 +23,8 @@ from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.model.graph import Graph, Op, is_layer
 from trainwright.plan.strategy import Strategies, Strategy, join_strategies, stack_strategies
+from trainwright.stack.capability import Capability
+from trainwright.stack.state import StateLayout
 
 Array = NDArray[np.float64]
 SEQ = 2048
@@ -32,6 +34,7 @@ STACK = Stack(
     name="comet", attention="unfused", op_s=0.0, step_s=0.0, send_s=0.0, tp_overlap=0.0, dp_overlap=1.0,
     zero_overlap=1.0, interference=0.0, gradient_bytes=2.0, reduce_bytes=2.0, optimizer_bytes=12.0,
     context_bytes=0.0, fragmentation=0.0, logits_bytes=0.0,
+    capability=Capability(state=StateLayout(unit_gradient_bytes=0.0)),  # as the paper counts ZeRO-2
 )  # fmt: skip
 
 
@@ -85,8 +88,8 @@ def build_job(graph: Graph, cluster: Cluster, global_batch: int) -> Job:
 
 
 def with_memory(cluster: Cluster, capacity_bytes: float) -> Cluster:
-    """The cluster with so much of the devices' own memory, and no other."""
-    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes)
+    """The cluster with so much usable memory of the devices' own, and no other."""
+    own = replace(cluster.device.memory[0], capacity_bytes=capacity_bytes, usable_fraction=None)
     return with_tiers(cluster, (own,))
 
 
@@ -129,7 +132,7 @@ def sweep_mp(job: Job) -> tuple[MpPoint, ...]:
     result = estimate(job, strategies)
     chosen = [_best_of(strategies.tp == mp, result) for mp in dict.fromkeys(strategies.tp.tolist())]
     shapes, shape = distinct_shapes(strategies.take(np.array(chosen)))
-    layers, layer, _, _ = model_parts(job, links(job), shapes)
+    layers, layer, _, _ = model_parts(job, links(job), shapes, ("full",))
     return tuple(
         _split(job, strategies, result, index, (layers, layer, int(own)))
         for index, own in zip(chosen, shape, strict=True)

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import load_constants
 from trainwright.cost.source import MEASURED, Source, build_source
 from trainwright.errors import BadInput
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph
 from trainwright.model.load import load_model
+from trainwright.stack.load import stack_name
 from trainwright.study.scaling_points import (
     ANY,
     FSDP,

@@ -24,6 +24,7 @@ from trainwright.plan.strategy import (
     stack_strategies,
 )
 from trainwright.report.summary import Summary, Terms, summarize
+from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, legal_strategies
 
 Flags = NDArray[np.bool_]
@@ -179,7 +180,7 @@ def _strategies(job: Job, batch: Batch) -> Strategies:
     }  # fmt: skip
     space = Space(
         graph=job.graph, devices=cluster.count, seq=job.seq, global_batch=batch.size,
-        fixed=fixed, most={"vpp": 16},
+        fixed=fixed, most={"vpp": 16}, recomputes=recompute_choices(job.graph, job.stack),
     )  # fmt: skip
     try:
         return legal_strategies(space)

@@ -1,6 +1,6 @@
 """The spaces of plans that systems of 2022 searched, as published, and that of all knobs of today."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainwright.estimate.types import Job
@@ -25,7 +25,7 @@ class System:
     dim: str = ""  # of the models that it is for; for all, if there is none
 
 
-def _indices(known: tuple[str, ...], *names: str) -> tuple[int, ...]:
+def _indices(known: Sequence[str], *names: str) -> tuple[int, ...]:
     return tuple(known.index(name) for name in names)
 
 

@@ -14,11 +14,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from trainwright.cluster.load import load_cluster, load_device, load_network
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import load_constants
+from trainwright.cost.memory_risk import parse_risk
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
+from trainwright.search.batch_target import parse_batch_tokens, parse_tolerance
 from trainwright.search.space import KNOBS, knob_name, knob_value
+from trainwright.stack.load import stack_name
 from trainwright.sweep.columns import RESULTS
 from trainwright.sweep.paths import Path, resolve, unit_of, value_at
 from trainwright.sweep.types import Axis, Label, Setting
@@ -206,8 +209,12 @@ def _number(value: object, path: Path, where: str) -> float:
     unit = unit_of(path)
     if unit:
         return parse_quantity(value, unit, where)
-    if isinstance(value, str) and path[0] in ("batch_tokens",):
-        return parse_quantity(value, "tokens", where)
+    if isinstance(value, str) and path[0] == "batch_tokens":
+        return parse_batch_tokens(value, where)
+    if isinstance(value, str) and path[0] == "batch_tolerance":
+        return parse_tolerance(value, where)
+    if path[0] == "oom_risk":
+        return parse_risk(str(value), where)
     if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
         raise BadInput(where, value, "is not a number", "write it like 8")
     return float(value)

@@ -11,7 +11,7 @@ from trainwright.estimate.fleet import Sorted, at, estimate_all, sort_strategies
 from trainwright.estimate.types import Array, Estimates, Job
 from trainwright.plan.strategy import Strategies, join_strategies
 from trainwright.search.check import check_constraints
-from trainwright.search.find import Question, find_plans, score, space_of
+from trainwright.search.find import Question, find_plans, fits, score, space_of
 from trainwright.search.rank import rounded
 from trainwright.search.space import count_strategies, strategy_blocks
 from trainwright.sweep.columns import Pairs, needs_detail
@@ -83,26 +83,36 @@ def best_of_every(ready: Ready, job: Job, count: int, blocks: Iterable[Sorted], 
     missing = ~choice.found
     if missing.any():
         why = choice.why.copy()
+        share = ready.question.filled_share
         capacity = np.broadcast_to(job.cluster.capacity_bytes, count)
         for row in np.flatnonzero(missing):
             why[row] = why_not(
-                float(least[row]), float(capacity[row]), bool(choice.fitting[row]), demands.constraints
+                float(least[row]),
+                float(capacity[row]),
+                share,
+                bool(choice.fitting[row]),
+                demands.constraints,
             )
         choice = replace(choice, why=why)
     return replace(choice, evaluated=looked)
 
 
 def why_not(
-    need_bytes: float, capacity_bytes: float, some_fit: bool, constraints: Sequence[Constraint]
+    need_bytes: float,
+    capacity_bytes: float,
+    filled_share: float,
+    some_fit: bool,
+    constraints: Sequence[Constraint],
 ) -> str:
     """Why no strategy was chosen, in words."""
     if some_fit:
         return "no strategy that fits meets " + " and ".join(f'"{each.text}"' for each in constraints)
-    if need_bytes <= capacity_bytes:
+    if need_bytes <= filled_share * capacity_bytes:
         return "every strategy leaves a stage empty or puts more on the host than it holds"
     return (
         f"nothing fits: at least {render_bytes(need_bytes)} on the fullest device, "
-        f"which has {render_bytes(capacity_bytes)}"
+        f"which has {render_bytes(capacity_bytes)}, "
+        f"of which {filled_share:.1%} may be filled at this OOM risk"
     )
 
 
@@ -113,7 +123,8 @@ def _best_in_block(
     result = estimate_all(job, count, block, detail=needs_detail(demands.names))
     size = len(block)
     where = np.repeat(np.arange(count), size)
-    spread, able = at(job, where), result.feasible
+    spread = at(job, where)
+    fit = able = fits(spread, result, ready.question.filled_share)
     if demands.constraints:
         tiled = block.strategies.take(np.tile(np.arange(size), count))
         able = able & demands.take(where).allow(pairs_of(ready, spread, tiled, result))
@@ -127,7 +138,7 @@ def _best_in_block(
         strategies=block.strategies.take(chosen),
         score=scores[every, chosen],
         step_s=result.step_s.reshape(count, size)[every, chosen],
-        fitting=result.feasible.reshape(count, size).sum(axis=1),
+        fitting=fit.reshape(count, size).sum(axis=1),
     )
     return choice, result.total_bytes.reshape(count, size).min(axis=1)
 
@@ -206,7 +217,7 @@ def _planned(ready: Ready, job: Job) -> Choice:
     counted = replace(nothing, evaluated=np.array([found.evaluated]), fitting=np.array([found.feasible]))
     if not len(found.best):
         need = float(found.nearest.total_bytes[0]) if len(found.nearest) else 0.0
-        why = why_not(need, job.cluster.capacity_bytes, False, ())
+        why = why_not(need, job.cluster.capacity_bytes, question.filled_share, False, ())
         return replace(counted, why=np.array([why], dtype=object))
     row = found.best.take(slice(0, 1))
     return replace(counted, strategies=row.strategies, score=row.score, step_s=row.step_s)

@@ -123,12 +123,10 @@ def _again(pairs: Pairs) -> Array:
     """FLOPs that recomputation adds to a step, as `recomputed_flops` tells them of one strategy."""
     job, strategies = pairs.job, pairs.strategies
     job = replace(job, global_batch=int(job.global_batch))
-    whole, some = (
-        recomputed_flops(job, Strategy(recompute=name)) if (strategies.recompute == at).any() else 0.0
-        for at, name in ((RECOMPUTES.index("full"), "full"), (RECOMPUTES.index("selective"), "selective"))
-    )
+    chosen, where = np.unique(strategies.recompute, return_inverse=True)
+    flops = np.array([recomputed_flops(job, Strategy(recompute=RECOMPUTES[each])) for each in chosen])
     per_stage = sum(each.count for each in job.graph.segments if is_layer(each.block)) / strategies.pp
     counted = strategies.recompute_layers
     share = np.where(counted > 0, np.minimum(counted / per_stage, 1.0), 1.0)
-    full, selective = (strategies.recompute == RECOMPUTES.index(name) for name in ("full", "selective"))
-    return np.where(full, share * whole, np.where(selective, some, 0.0))
+    full = strategies.recompute == RECOMPUTES.index("full")
+    return np.asarray(np.where(full, share, 1.0) * flops[where])

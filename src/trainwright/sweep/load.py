@@ -7,11 +7,15 @@ from typing import Any
 
 from trainwright.cluster.load import build_cluster, load_cluster
 from trainwright.cluster.types import Cluster
-from trainwright.cost.load import load_constants, stack_name
+from trainwright.cost.load import load_constants
+from trainwright.cost.memory_risk import DEFAULT_RISK, parse_risk
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.load import load_model
+from trainwright.search.batch_target import TOLERANCE, parse_batch_tokens, parse_tolerance
 from trainwright.search.rank import objective
 from trainwright.search.space import knob_name, knob_value
+from trainwright.stack.load import stack_name
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.sweep.axes import beside, parse_axis
 from trainwright.sweep.columns import OF_POINTS, RESULTS, USUAL
 from trainwright.sweep.constraints import Constraint
@@ -20,8 +24,9 @@ from trainwright.sweep.types import ROWS, SEARCHES, Setting, Sweep
 from trainwright.units import parse_quantity
 
 KEYS = (
-    "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "precision", "electricity",
-    "strategy", "axis", "where", "search", "rows", "objective", "columns", "chunk",
+    "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "batch_tolerance",
+    "precision", "optimizer", "grad_dtype", "oom_risk", "electricity", "strategy", "axis", "where", "search",
+    "rows", "objective", "columns", "chunk",
 )  # fmt: skip
 EXAMPLES = Path(__file__).parents[1] / "catalog" / "sweeps"
 COSTS = ("calibrated", "roofline")  # measured times are of one machine, and a sweep is of many
@@ -93,7 +98,7 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
     if not isinstance(table.get("model"), str):
         raise BadInput("sweep model", table.get("model"), "is missing or not text", 'add model = "..."')
     knobs, most = _knobs(table.get("strategy", {}))
-    tokens, cost = table.get("batch_tokens", 0), _text(table, "cost", "calibrated")
+    cost = _text(table, "cost", "calibrated")
     if cost not in COSTS:
         raise UnknownName("sweep cost", cost, COSTS)
     price = table.get("electricity")
@@ -104,12 +109,37 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
         cost=cost,
         seq=_whole(table, "seq"),
         batch=_whole(table, "batch"),
-        batch_tokens=round(parse_quantity(str(tokens), "tokens", "sweep batch_tokens")),
+        batch_tokens=round(parse_batch_tokens(str(table.get("batch_tokens", 0)), "sweep batch_tokens")),
+        batch_tolerance=_tolerance(table),
         precision=_text(table, "precision", ""),
+        optimizer=_named(table, "optimizer", OPTIMIZERS),
+        grad_dtype=_named(table, "grad_dtype", GRADIENT_BYTES),
+        oom_risk=parse_risk(str(table.get("oom_risk", DEFAULT_RISK)), "sweep oom_risk"),
         strategy=knobs,
         most=most,
         dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,
     )
+
+
+def _named(table: Mapping[str, Any], key: str, known: Mapping[str, object]) -> str:
+    value = _text(table, key, "")
+    if value and value not in known:
+        raise UnknownName(f"sweep {key}", value, known)
+    return value
+
+
+def _tolerance(table: Mapping[str, Any]) -> float:
+    """How far a batch may be from its tokens; an exact batch has none."""
+    for key in ("batch_tokens", "batch_tolerance"):
+        if key in table and "batch" in table:
+            rule = "is for a batch in tokens, and batch is one in sequences"
+            raise BadInput(f"sweep {key}", table[key], rule, "leave out one of the two")
+    if "batch_tolerance" not in table:
+        return TOLERANCE
+    text = _text(table, "batch_tolerance", "")
+    if "batch_tokens" not in str(table.get("axis", "")) and "batch_tokens" not in table:
+        raise BadInput("sweep batch_tolerance", text, "goes with batch_tokens", "state them, or leave it out")
+    return parse_tolerance(text, "sweep batch_tolerance")
 
 
 def _cluster(given: object, folder: Path | None) -> Cluster:

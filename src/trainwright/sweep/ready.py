@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.chosen_optimizer import check_optimizer, with_optimizer
 from trainwright.cost.load import Interval, load_constants
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
@@ -14,6 +15,8 @@ from trainwright.estimate.types import Job
 from trainwright.model.build import build_graph
 from trainwright.model.dlrm import TABLES
 from trainwright.plan.strategy import PRECISIONS
+from trainwright.search.batch_choice import choose_batch
+from trainwright.search.batch_target import build_target
 from trainwright.search.find import Question
 from trainwright.search.usual import able_knobs, check_batch, check_precision, usual_batch
 from trainwright.sweep.axes import LOADERS, resolve_field
@@ -88,12 +91,13 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     _ = cluster.levels  # its network must be able to join all devices
     if TABLES in graph.sizes:
         raise BadInput("model", graph.name, "has tables instead of layers", "use trainwright plan for it")
-    source = build_source(setting.cost, "", cluster, load_constants(), setting.stack)
+    constants = load_constants()
+    source = build_source(setting.cost, "", cluster, constants, setting.stack)
+    stated = (setting.optimizer, setting.grad_dtype)
+    check_optimizer(source.stack.capability, *stated, ("optimizer", "grad_dtype"), "stack")
+    source = replace(source, stack=with_optimizer(source.stack, *stated))
     seq = setting.seq or setting.model.max_seq
-    batch = setting.batch or (round(setting.batch_tokens / seq) if setting.batch_tokens else 0)
-    if setting.batch_tokens and not batch:
-        raise BadInput("batch_tokens", setting.batch_tokens, f"is less than a sequence of {seq}", "raise it")
-    batch = batch or usual_batch(graph, cluster, seq)
+    batch = setting.batch or usual_batch(graph, cluster, seq)
     check_batch(batch, "sweep batch")
     job = Job(
         graph=graph,
@@ -104,10 +108,25 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
         global_batch=batch,
     )
     fixed = {**able_knobs(source.stack), "precision": _precisions(setting), **setting.strategy}
-    return Question(
-        job=job, batches=(batch,), fixed=fixed, most={"vpp": source.stack.most_vpp, **setting.most},
+    spread = constants.memory_spread(source.stack)
+    question = Question(
+        job=job, batches=(batch,), fixed=fixed, filled_share=spread.filled_share(setting.oom_risk),
+        most={"vpp": source.stack.capability.most_vpp, **setting.most},
         objective=objective, top=1, dollars_per_kwh=setting.dollars_per_kwh,
-    ), source.interval  # fmt: skip
+    )  # fmt: skip
+    return _at_target(question, setting), source.interval
+
+
+def _at_target(question: Question, setting: Setting) -> Question:
+    """The question at the best batch of the target in tokens, unless the batch is stated in sequences."""
+    if setting.batch or not setting.batch_tokens:
+        return question
+    asked = f"{setting.batch_tokens} tokens"
+    target = build_target(
+        setting.batch_tokens, question.job.seq, setting.batch_tolerance, asked, "sweep batch_tokens"
+    )
+    batch = choose_batch(question, target)
+    return replace(question, job=replace(question.job, global_batch=batch), batches=(batch,))
 
 
 def _precisions(setting: Setting) -> tuple[int, ...]:

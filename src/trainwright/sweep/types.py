@@ -6,8 +6,10 @@ from math import prod
 
 from trainwright.cluster.types import Cluster
 from trainwright.cost.constants import Stack
+from trainwright.cost.memory_risk import DEFAULT_RISK
 from trainwright.errors import BadInput
 from trainwright.model.architecture import Architecture
+from trainwright.search.batch_target import TOLERANCE
 from trainwright.sweep.constraints import Constraint
 
 ROWS = ("best", "all")
@@ -29,7 +31,11 @@ class Setting:
     seq: int = 0  # tokens per sequence; 0: the model's
     batch: int = 0  # sequences per step; 0: by batch_tokens
     batch_tokens: int = 0  # 0: by model size
+    batch_tolerance: float = TOLERANCE  # how far a batch may be from so many tokens, as a share
     precision: str = ""
+    optimizer: str = ""
+    grad_dtype: str = ""
+    oom_risk: float = DEFAULT_RISK  # the largest that a chosen strategy may have
     strategy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
     dollars_per_kwh: float = 0.0  # on top of the price of an hour

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cluster.types import Device
+from trainwright.cost.chosen_optimizer import with_optimizer
 from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import stack_name as catalog_stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
+from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
 from trainwright.search.space import Space, legal_strategies
+from trainwright.stack.load import stack_name as catalog_stack
 from trainwright.validate.rows import Case, Row, parse_case
 
 Array = NDArray[np.float64]
@@ -135,16 +137,22 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     split = fixed.get("tp", (2,))[0] > 1
     fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
     fixed.setdefault("zero", (stack.zero,))
-    fixed.setdefault("recompute", tuple(RECOMPUTES.index(name) for name in stack.recomputes))
+    unfused = stack.attention == "unfused"
+    recomputes = stack.usual_recomputes or stack.capability.recomputes or ("none", "selective", "full")
+    fixed.setdefault(
+        "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
+    )
     fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
-    fixed["schedule"] = (SCHEDULES.index("1f1b"), SCHEDULES.index("interleaved"))
+    able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
+    fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))
     if fixed.get("pp") == (1,):
         fixed["vpp"] = (1,)
     parallel = prod(fixed[knob][0] for knob in ("tp", "pp", "cp") if knob in fixed)
     space = Space(
         graph=case.graph, devices=max(case.cluster.count // parallel, 1) * parallel,
         seq=case.seq,
-        global_batch=case.global_batch, fixed=fixed, most={"vpp": stack.most_vpp}, check_divisors=False,
+        global_batch=case.global_batch, fixed=fixed,
+        most={"vpp": stack.capability.most_vpp}, check_divisors=False,
     )  # fmt: skip
     return legal_strategies(space)
 
@@ -168,10 +176,11 @@ def predict(
 def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
     """What is asked of an estimate for all candidates of a group."""
     case = group.case
+    stack = with_optimizer(replace(stack, attention=case.attention), case.optimizer, case.grad_dtype)  # type: ignore[arg-type]
     return Job(
         graph=case.graph,
         cluster=case.cluster,
-        stack=replace(stack, attention=case.attention),  # type: ignore[arg-type]
+        stack=stack,
         efficiency=efficiency,
         seq=case.seq,
         global_batch=group.global_batch,
@@ -204,6 +213,8 @@ def _group_key(case: Case) -> object:
         stack_name(case),
         case.attention,
         case.seq,
+        case.optimizer,
+        case.grad_dtype,
     )
 
 

@@ -14,9 +14,10 @@ from trainwright.validate.accuracy import Evidence, render_accuracy
 from trainwright.validate.calibrate import time_problem, timed, with_generic
 from trainwright.validate.collective_fit import judge_fabrics
 from trainwright.validate.collective_rows import load_collectives
-from trainwright.validate.dataset import build_dataset, load_rows
+from trainwright.validate.dataset import build_dataset, load_rows, predict
 from trainwright.validate.held_out import hold_out, intervals
 from trainwright.validate.memory_fit import fit_memory, leave_out_memory
+from trainwright.validate.memory_spread import memory_spreads
 from trainwright.validate.problem import solve, with_values
 
 
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Fit, judge, write."""
     parser = argparse.ArgumentParser(prog="python -m trainwright.validate.maintain", description=__doc__)
     parser.add_argument(
-        "tables", type=Path, help="folder with runs.csv, oom.csv, gemm.csv and collectives.csv"
+        "tables", type=Path, help="folder with runs_v2.csv, oom_v2.csv, gemm.csv and collectives.csv"
     )
     parser.add_argument("--rounds", type=int, default=8, help="most steps of the fit (default 8)")
     parser.add_argument(
@@ -56,15 +57,17 @@ def calibrate(options: argparse.Namespace) -> None:
     collectives = judge_fabrics(load_collectives(tables / "collectives.csv"), prior.fabrics)
     prior = replace(prior, fabrics=collectives.fabrics)
     say(f"{len(collectives.rows)} collectives on {len(collectives.fabrics)} fabrics")
-    dataset = build_dataset(load_rows(tables / "runs.csv"), prior.stack)
+    dataset = build_dataset(load_rows(tables / "runs_v2.csv"), prior.stack)
     say(f"{len(dataset.rows)} runs in {len(dataset.groups)} groups")
-    outcomes = build_dataset((*dataset.rows, *load_rows(tables / "oom.csv")), prior.stack)
+    outcomes = build_dataset((*dataset.rows, *load_rows(tables / "oom_v2.csv")), prior.stack)
     sized = fit_memory(outcomes, prior, say, start)
     rows = timed(dataset)
     whole = solve(time_problem(dataset, sized, rows), options.rounds, say, start)
     fitted = with_generic(with_values(sized, whole.parameters, whole.x), dataset, rows)
     held = hold_out(dataset, outcomes, partial(leave_out_memory, outcomes, prior, sized), whole, say)
-    constants = replace(fitted, intervals=intervals(dataset, held))
+    sized_bytes = predict(outcomes, fitted.stack, fitted.efficiency).memory_bytes
+    spreads = memory_spreads(outcomes, sized_bytes, held.memory_bytes)
+    constants = replace(fitted, intervals=intervals(dataset, held), memory_spreads=spreads)
     save_constants(out, constants)
     evidence = Evidence(
         dataset=dataset,

@@ -120,7 +120,7 @@ def filled_shares(dataset: Dataset, predictions: Predictions, constants: Constan
     for group in dataset.groups:
         stack, at = constants.stack(group.stack), list(group.indices)
         hidden[at] = 0.0 if stack.reports_context else stack.context_bytes
-        room[at] = group.case.cluster.device.memory[0].capacity_bytes
+        room[at] = group.case.cluster.device.memory[0].usable_bytes
     filled = (predictions.memory_bytes + hidden) / room
     return np.where(~predictions.fits & (filled < 1.0), 1.0, filled)
 

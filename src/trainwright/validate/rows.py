@@ -8,12 +8,22 @@ from math import isfinite, prod
 
 from trainwright.cluster.load import find_device_alias, load_device, load_network
 from trainwright.cluster.types import Cluster
-from trainwright.errors import BadInput, TrainwrightError
+from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.model.architecture import Architecture
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
+from trainwright.plan.recompute_modules import NAMES, canonical_recompute, selective_of
+from trainwright.plan.recompute_policies import (
+    MAXTEXT_POLICIES,
+    MEGATRON_DEFAULT,
+    MEGATRON_LABELS,
+    MEGATRON_NORM,
+    SELECTIVE_AC,
+    megatron_norm,
+)
 from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 
 Row = Mapping[str, str]
 
@@ -26,6 +36,8 @@ _RECOMPUTE = {
     "none": "none", "off": "none", "no": "none", "false": "none", "0": "none",
     "full": "full", "block": "full", "on": "full", "yes": "full", "true": "full", "1": "full",
 }  # fmt: skip
+_BY_LABELS = ("megatron-core", "megatron-lm", "megatron-bridge", "nemo")
+_OTHER_LABELS = {"norm": MEGATRON_NORM, "act": "moe_act", "shared_expert": "shared_experts"}
 _SHARDED = ("fsdp", "fsdp1", "fsdp2", "full_shard", "full-shard", "hsdp")
 _MOST = {
     "gpus": 1e7, "layers": 1e4, "hidden": 1e8, "ffn_hidden": 1e8, "vocab": 1e8, "seq_len": 1e8,
@@ -51,26 +63,40 @@ class Case:
     fixed: Mapping[str, tuple[int, ...]]
     step_time_s: float | None
     memory_gib: float | None
+    optimizer: str = ""  # as stated
+    grad_dtype: str = ""
 
 
 def parse_case(row: Row) -> Case:
     """The case of one row; an empty cell is not stated."""
     devices = _whole(row, "gpus")
     framework = _text(row, "framework") or _framework_of(row)
+    graph = _graph(row)
+    _refuse_unmodelled(row)
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
-        graph=_graph(row),
+        graph=graph,
         cluster=_cluster(row, devices),
         framework=framework,
         attention=_attention(row),
         fused_norms="rms kernel" in _kernel(row),
         seq=_whole(row, "seq_len"),
         global_batch=_whole(row, "global_batch"),
-        fixed=_knobs(row, devices),
+        fixed=_knobs(row, devices, graph),
         step_time_s=_number(row, "step_time_s"),
         memory_gib=_number(row, "memory_gib"),
+        optimizer=_listed(row, "optimizer", OPTIMIZERS),
+        grad_dtype=_listed(row, "grad_dtype", GRADIENT_BYTES),
     )
+
+
+def _refuse_unmodelled(row: Row) -> None:
+    """Raise for a run that no strategy describes: partial offloading, or weights that are frozen."""
+    if (offload := _text(row, "offload").lower()) not in ("", "none"):
+        raise _bad("offload", offload, "is not one of a strategy's")
+    if "lora" in (workload := _text(row, "workload").lower()):
+        raise _bad("workload", workload, "freezes weights, which is not predicted")
 
 
 def _text(row: Row, name: str) -> str:
@@ -78,6 +104,14 @@ def _text(row: Row, name: str) -> str:
     if value is None:
         value = row.get(_OTHER_NAMES.get(name, ""), "")
     return (value or "").strip()
+
+
+def _listed(row: Row, name: str, known: Mapping[str, object]) -> str:
+    """A name that must be known, or nothing where the cell is empty."""
+    text = _text(row, name).lower()
+    if text and text not in known:
+        raise _bad(name, text, f"is none of {', '.join(known)}")
+    return text
 
 
 def _number(row: Row, name: str) -> float | None:
@@ -142,7 +176,7 @@ def _attention(row: Row) -> str:
     return "flash"
 
 
-def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
+def _knobs(row: Row, devices: int, graph: Graph) -> dict[str, tuple[int, ...]]:
     """Stated knobs as fixed values; sequence parallelism and ZeRO are the stack's to choose if not stated."""
     fixed: dict[str, tuple[int, ...]] = {}
     for name in ("dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch"):
@@ -160,7 +194,9 @@ def _knobs(row: Row, devices: int) -> dict[str, tuple[int, ...]]:
     if sequence := _text(row, "sequence_parallel").lower():
         fixed["sp"] = (int(_flag("sequence_parallel", sequence) and _known(fixed, "tp") > 1),)
     if recompute := _text(row, "recompute").lower():
-        fixed["recompute"] = (RECOMPUTES.index(_recompute(recompute)),)
+        fixed["recompute"] = (RECOMPUTES.index(_recompute(recompute, row, graph)),)
+        if layers := re.search(r"num_layers=(\d+)", _text(row, "recompute_detail")):
+            fixed["recompute_layers"] = (int(layers[1]),)
     fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
     return fixed
 
@@ -178,13 +214,39 @@ def _zero(text: str) -> int:
     return 3
 
 
-def _recompute(text: str) -> str:
-    """The recomputation that a text names: `minimal_with_context` is selective."""
+def _recompute(text: str, row: Row, graph: Graph) -> str:
+    """The modules that a row recomputes: its own words, or what `selective` means for its software."""
+    if text in _RECOMPUTE:
+        return _RECOMPUTE[text]
+    if text in MAXTEXT_POLICIES:
+        return MAXTEXT_POLICIES[text]
     if re.match(r"(selective|minimal)(?![a-z])", text):
-        return "selective"
-    if text not in _RECOMPUTE:
-        raise BadInput("column recompute", text, "is not known", "use one of " + ", ".join(RECOMPUTES))
-    return _RECOMPUTE[text]
+        return _selective(row, graph)
+    try:
+        return canonical_recompute(text)
+    except UnknownName:
+        remedy = f"use one of {', '.join((*dict.fromkeys(_RECOMPUTE.values()), *MAXTEXT_POLICIES, *NAMES))}"
+        raise BadInput("column recompute", text, "is not known", remedy) from None
+
+
+def _selective(row: Row, graph: Graph) -> str:
+    """What a run with selective recomputation recomputes, by the words of its column recompute_detail."""
+    names = {op.name for segment in graph.segments for op in segment.block.ops}
+    latent, experts = "attention.kv_up" in names, "dispatch" in names
+    software = _text(row, "framework").lower()
+    said = re.findall(r"[a-z_]+", _text(row, "recompute_detail").lower())
+    labels = [_OTHER_LABELS.get(each, each) for each in said]
+    modules = [MEGATRON_LABELS[each] for each in labels if each in MEGATRON_LABELS]
+    if MEGATRON_NORM in labels:
+        modules += [found] if (found := megatron_norm(latent=latent, experts=experts)) else []
+        return canonical_recompute("+".join(modules) or "none")
+    if modules:
+        return canonical_recompute("+".join(modules))
+    if software.startswith("torchtitan"):
+        return SELECTIVE_AC
+    if software in _BY_LABELS:
+        return MEGATRON_DEFAULT
+    return selective_of("selective", unfused=_attention(row) == "unfused")
 
 
 def _precision(text: str) -> str:

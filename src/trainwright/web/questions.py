@@ -12,6 +12,7 @@ from trainwright.cost.change import RESOURCES
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_length=80)]
 Amount = Annotated[str, Field(pattern=r"^[0-9][0-9.eE+]{0,15} ?[kKMGTPB]?$", max_length=20, examples=["15T"])]
+Share = Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]{1,3})?%$", max_length=8)]
 Fixed = Annotated[str, Field(pattern=r"^[a-z][a-z_-]{0,19}=[A-Za-z0-9_,.-]{1,60}$", examples=["tp=8"])]
 Rate = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[kMGT]?bps$", max_length=16)]
 Latency = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[mu]?s$", max_length=16)]
@@ -23,7 +24,8 @@ Resource = Literal[
 Factor = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
 assert set(Resource.__args__) == set(RESOURCES)  # type: ignore[attr-defined]
 WRITTEN_LIKE = {  # of what has a form of its own
-    "tokens": "15T", "fix": "tp=8", "link": "10Gbps", "link_latency": "20ms",
+    "tokens": "15T", "batch_tokens": "16M", "batch_tolerance": "3%", "fix": "tp=8", "link": "10Gbps",
+    "link_latency": "20ms",
     "algorithm": "diloco every=50,ist", "plan": "dp8 tp8 pp8 mb1 1f1b",
 }  # fmt: skip
 UPLOADED = "config.json"  # what an uploaded configuration is called on a command line
@@ -52,13 +54,27 @@ class Subject(BaseModel):
         default_factory=dict, description="times a resource of the cluster"
     )
     batch: Count | None = Field(default=None, description="sequences a step")
+    batch_tokens: Amount | None = Field(
+        default=None, description="tokens a step, instead of sequences: the best batch near them is taken"
+    )
+    batch_tolerance: Share | None = Field(
+        default=None, description="how far the batch may be from the tokens, if not 3%", examples=["5%"]
+    )
     seq: Count | None = Field(default=None, description="tokens a sequence")
     stack: Name | None = Field(default=None, description="software, of the catalog")
+    optimizer: Name | None = Field(default=None, description="of those that the stack has", examples=["muon"])
+    grad_dtype: Literal["fp32", "bf16"] | None = Field(
+        default=None, description="of gradients as accumulated and reduced"
+    )
 
     @model_validator(mode="after")
     def _one_model(self) -> "Subject":
         if (self.model is None) == (self.config is None):
             raise ValueError("name a model, or send a config: one of the two")
+        if self.batch is not None and self.batch_tokens is not None:
+            raise ValueError("batch and batch_tokens are two ways to state one: leave out one of them")
+        if self.batch_tolerance is not None and self.batch_tokens is None:
+            raise ValueError("batch_tolerance goes with batch_tokens: state both, or neither")
         if (self.sites is None) != (self.link is None):
             raise ValueError("sites go with a link: state both, or neither")
         if self.link_latency and not self.sites:
@@ -74,7 +90,10 @@ class Subject(BaseModel):
         late = f"@{self.link_latency}" if self.link_latency else ""
         sites, link = (f"x{self.sites}", f"@{self.link}{late}") if self.sites else ("", "")
         words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
-        stated = {"batch": self.batch, "seq": self.seq, "stack": self.stack}
+        stated = {
+            "batch": self.batch, "batch-tokens": self.batch_tokens, "batch-tolerance": self.batch_tolerance,
+            "seq": self.seq, "stack": self.stack, "optimizer": self.optimizer, "grad-dtype": self.grad_dtype,
+        }  # fmt: skip
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []
         for name, factor in self.change.items():
@@ -104,6 +123,9 @@ class Plan(Subject, RunTerms):
     objective: Literal["time", "cost", "energy", "memory"] = "time"
     fix: list[Fixed] = Field(default_factory=list, max_length=20)
     top: Annotated[int, Field(ge=1, le=200)] = 20
+    all_variants: bool = Field(
+        default=False, description="every strategy by itself, not one of each set of degrees and sharding"
+    )
     pareto: bool = Field(
         default=False, description="also the front of time against memory, which takes longer"
     )
@@ -133,6 +155,7 @@ class Plan(Subject, RunTerms):
         for each in self.fix:
             words += ["--fix", each]
         words += ["--top", str(self.top)] if self.top != 10 else []
+        words += ["--all-variants"] if self.all_variants else []
         return [*words, *(["--pareto"] if self.pareto else [])]
 
 

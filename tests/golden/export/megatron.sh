@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# dp8 tp2 sp cp2 allgather pp4 vpp2 ep4 mb1 zero1 interleaved selective bf16, a global batch of 64, 128 devices
-# selective: norms are recomputed (and activations of experts); Megatron keeps the activation of a dense ffn, which the plan recomputes too: expect somewhat more memory than predicted.
+# dp8 tp2 sp cp2 allgather pp4 vpp2 ep4 mb1 zero1 interleaved recompute=mlp_norm+moe_act bf16, a global batch of 64, 128 devices
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 
 MODEL_ARGS=(
@@ -37,9 +37,9 @@ PLAN_ARGS=(
     --context-parallel-size 2
     --cp-comm-type all_gather
     --pipeline-model-parallel-size 4
-    --num-virtual-stages-per-pipeline-rank 2
     --expert-model-parallel-size 4
     --expert-tensor-parallel-size 1
+    --num-virtual-stages-per-pipeline-rank 2
     --micro-batch-size 1
     --global-batch-size 64
     --use-distributed-optimizer

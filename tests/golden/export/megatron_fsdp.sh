@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8, a global batch of 512, 64 devices
+# fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices.
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
 MODEL_ARGS=(
     --num-layers 32
@@ -35,6 +37,9 @@ PLAN_ARGS=(
     --data-parallel-sharding-strategy optim_grads_params
     --ckpt-format fsdp_dtensor
     --no-gradient-accumulation-fusion
+    --fsdp-double-buffer
+    --init-model-with-meta-device
+    --megatron-fsdp-main-grads-dtype fp32
     --num-distributed-optimizer-instances 8
     --optimizer-cpu-offload
     --optimizer-offload-fraction 1.0
@@ -44,6 +49,8 @@ PLAN_ARGS=(
     --recompute-num-layers 4
     --bf16
     --fp8-format hybrid
+    --fp8-recipe tensorwise
+    --fp8-param-gather
     --overlap-grad-reduce
     --overlap-param-gather
     --use-mcore-models

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.cli import advise
-from trainwright.cli.configured import parse_configured, parse_job
+from trainwright.cli.configured import legality_notes, parse_configured, parse_job
 from trainwright.errors import BadInput, UnknownName
 
 
@@ -100,3 +100,23 @@ def test_the_library_says_what_is_not_considered(monkeypatch: pytest.MonkeyPatch
     path.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "OneBitAdam"}}))
     advice = ask(str(path), "h100:8", model="gpt2")
     assert any("OneBitAdam" in note for note in advice.notes)
+
+
+def legality(*words: str) -> tuple[str, ...]:
+    asked = options(*words)
+    configured = parse_configured(asked)
+    return legality_notes(configured, *parse_job(asked, configured))
+
+
+def test_what_the_software_would_refuse_is_named_a_line_each() -> None:
+    words = ("h100:64", "--model", "llama3-8b", "--stack", "maxtext")
+    assert legality("dp16 pp4 mb1 zero3 1f1b no-overlap", *words) == (
+        "The software would refuse schedule 1f1b: maxtext 0.2.4 has gpipe, interleaved.",
+        "The software would refuse overlap off: maxtext 0.2.4 has overlap on.",
+    )
+    assert legality("dp16 pp4 mb1 zero3 gpipe", *words) == ()
+
+
+def test_what_the_software_advises_against_is_named() -> None:
+    (note,) = legality("dp32 tp2 sp mb1 zero3", "h100:64", "--model", "llama3-8b", "--stack", "megatron-core")
+    assert note == "megatron-core 0.20 advises against zero 3 with tp or cp before Blackwell."

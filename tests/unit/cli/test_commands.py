@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import fails, trainwright
+from trainwright.search.families import FAMILY_KNOBS
 
 SMALL = ("plan", "gpt2", "h100:8", "--batch", "64")
 
@@ -19,7 +20,7 @@ class TestPlan:
         result = trainwright(*SMALL, "--tokens", "300B")
         assert result.returncode == 0, result.stderr
         for words in ("strategy", "MFU", "days", "kWh", "Time of a step", "Memory of the fullest device",
-                      "What limits it", "What if", "memory capacity", "latency", "Considered"):  # fmt: skip
+                      "What limits it", "What if", "memory capacity", "latency", "Searched"):  # fmt: skip
             assert words in result.stdout
         assert max(map(len, result.stdout.splitlines())) <= 100
 
@@ -49,12 +50,45 @@ class TestPlan:
             strategy = plan["strategy"]
             assert (strategy["pp"], strategy["micro_batch"], strategy["tp"]) == (4, 2, 1)
 
+    def test_rows_differ_in_degrees_or_sharding(self) -> None:
+        plans = json.loads(trainwright(*SMALL, "--top", "8", "--json").stdout)["plans"]
+        families = {tuple(plan["strategy"][knob] for knob in FAMILY_KNOBS) for plan in plans}
+        assert len(families) == len(plans) == 8
+        assert [plan["step_s"] for plan in plans] == sorted(plan["step_s"] for plan in plans)
+        for plan in plans:
+            variants = plan["variant_strategies"]
+            assert variants[0]["text"] == plan["strategy"]["text"]
+            assert variants[0]["step_s"] == pytest.approx(plan["step_s"])
+            assert plan["variants"] == len({each["text"] for each in variants}) == len(variants)
+            assert plan["step_s"] <= 1.01 * min(each["step_s"] for each in variants)
+
+    def test_the_table_the_csv_and_the_json_count_the_same_variants(self, tmp_path: Path) -> None:
+        rows, tree, page = (tmp_path / name for name in ("rows.csv", "tree.json", "page.html"))
+        files = ("--csv", str(rows), "--json", str(tree), "--report", str(page))
+        shown = trainwright("plan", "llama3-8b", "h100:16", "--batch", "64", "--top", "8", *files).stdout
+        counts = [plan["variants"] for plan in json.loads(tree.read_text())["plans"]]
+        with rows.open() as file:
+            assert [int(row["variants"]) for row in csv.DictReader(file)] == counts
+        most = max(counts)
+        assert most > 1
+        assert f"{most} variants within 1 %" in shown
+        assert f'"variants": "{most}"' in page.read_text() or f">{most}</td>" in page.read_text()
+
+    def test_all_variants_are_the_fastest_strategies_one_by_one(self) -> None:
+        tree = json.loads(trainwright(*SMALL, "--top", "40", "--all-variants", "--json").stdout)
+        plans = tree["plans"]
+        assert "variants" not in plans[0]
+        assert len({plan["strategy"]["text"] for plan in plans}) == len(plans) == 40
+        families = {tuple(plan["strategy"][knob] for knob in FAMILY_KNOBS) for plan in plans}
+        assert len(families) < 40
+        assert not any("Ranked by" in note for note in tree["notes"])
+
     def test_only_what_the_stack_can_run_is_searched(self) -> None:
         tree = json.loads(trainwright("plan", "gpt2", "h100:8", "--stack", "llm-foundry", "--json").stdout)
         for plan in tree["plans"]:
             strategy = plan["strategy"]
             assert (strategy["tp"], strategy["pp"], strategy["cp"], strategy["offload"]) == (1, 1, 1, "none")
-        assert any("llm-foundry lacks" in note for note in tree["notes"])
+        assert any(note.startswith("llm-foundry") and " lacks " in note for note in tree["notes"])
 
     def test_a_range_of_batches_is_compared(self) -> None:
         tree = json.loads(trainwright("plan", "gpt2", "h100:8", "--batch-range", "8:48", "--json").stdout)
@@ -207,6 +241,19 @@ class TestBadInput:
         assert "devices would fit" in message
 
 
+def test_a_cluster_file_without_usable_memory_is_taken_as_stated_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(
+        'count = 8\n[device]\nbase = "h100"\n[[device.memory]]\nname = "hbm"\ncapacity = "96 GiB"\n'
+    )
+    text = " ".join(trainwright("plan", "gpt2", str(path), "--batch", "64").stdout.split())
+    assert "Usable memory of h100-sxm-80gb is not stated: its nominal 96.0 GiB are taken" in text
+    assert "of 96.0 GiB" in text
+    text = trainwright("plan", "gpt2", "h100:8", "--batch", "64").stdout
+    assert "is not stated" not in text
+    assert "of 79.1 GiB" in text
+
+
 class TestCatalog:
     def test_kinds_are_listed(self) -> None:
         text = trainwright("catalog").stdout
@@ -214,7 +261,14 @@ class TestCatalog:
             assert name in text
 
     def test_an_entry_shows_its_source(self) -> None:
-        assert "NVIDIA H100 datasheet" in trainwright("catalog", "devices", "h100").stdout
+        text = trainwright("catalog", "devices", "h100").stdout
+        assert "79.1 GiB usable of nominal 80.0 GiB" in text
+        assert re.search(r"memory\.hbm\.usable_memory +79\.11 GiB +certain +2025-2026 +\[4\]", text)
+        assert "[4] total capacity in PyTorch out-of-memory messages" in text
+        assert "NVIDIA H100 datasheet" in text
+        entry = json.loads(trainwright("catalog", "devices", "h100", "--json").stdout)
+        assert entry["memory"][0]["usable_bytes"] == pytest.approx(79.11 * 2**30)
+        assert entry["sources"]["peak.bf16"]["confidence"] == "secondary"
 
     @pytest.mark.parametrize("kind", ["devices", "networks", "models", "stacks"])
     def test_every_entry_of_a_kind_has_a_source_in_json(self, kind: str) -> None:

@@ -46,7 +46,7 @@ PLAN = ("plan", "gpt2", "h100:4", "--batch", "64")
         ),
         (
             ("export", "dp4", "--to", "maxtext", "--cluster", "v100:4"),
-            '--cluster "v100:4": v100-32gb usually trains in fp16, and MaxText has fp32, bf16, fp8',
+            '--cluster "v100:4": v100-32gb usually trains in fp16, and maxtext 0.2.4 has fp32, bf16, fp8',
         ),
         (
             ("export", "dp4", "--to", "megatron", "--cluster", "h100:2"),

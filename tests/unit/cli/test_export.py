@@ -67,7 +67,7 @@ def test_chakra_writes_a_directory(tmp_path: Path) -> None:
 def test_a_model_that_does_not_divide_is_refused_with_what_to_change() -> None:
     for plan, message in (
         ("dp2 tp5", "tp 5: does not divide heads = 12 of gpt2; choose a tp that divides it"),
-        ("dp2 pp13", "pp·vpp 13: is more than the 12 layers of gpt2; lower pp or vpp"),
+        ("dp2 pp15", "pp·vpp 15: is more than the 12 layers, embedding and head of gpt2; lower pp or vpp"),
     ):
         assert message in fails("export", plan, "--to", "deepspeed", "--model", "gpt2")
 

@@ -129,6 +129,18 @@ class TestFile:
         assert [tier.name for tier in after.memory] == ["hbm", "host", "pool"]
         assert "changed in cluster file" in after.source
 
+    def test_usable_memory_of_another_size_is_taken_as_stated(self, tmp_path: Path) -> None:
+        head = 'count = 16\n[device]\nbase = "h100"\n[[device.memory]]\nname = "hbm"\n'
+        own = load_text(tmp_path, head + 'capacity = "96 GiB"').device.memory[0]
+        assert own.usable_fraction is None  # nobody states it: all of the nominal size
+        assert own.usable_bytes == 96 * GIB
+        own = load_text(tmp_path, head + 'capacity = "96 GiB"\nusable_memory = "95 GiB"').device.memory[0]
+        assert own.usable_bytes == pytest.approx(95 * GIB)
+        own = load_text(tmp_path, head + 'bandwidth = "4 TB/s"').device.memory[0]
+        assert own.usable_bytes == pytest.approx(79.11 * GIB)  # the base's
+        own = load_text(tmp_path, head + 'usable_memory = "78 GiB"').device.memory[0]
+        assert (own.capacity_bytes, own.usable_bytes) == (80 * GIB, pytest.approx(78 * GIB))
+
     def test_changing_a_device_leaves_the_catalog_as_it_was(self, tmp_path: Path) -> None:
         before = load_device("a100")
         load_text(tmp_path, 'count = 8\n[device]\nbase = "a100"\npeak.bf16 = "400 TFLOP/s"')

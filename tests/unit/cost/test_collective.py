@@ -1,6 +1,7 @@
 """Collectives pay latency per hop and bytes on the slowest level that they cross."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from trainwright.cost.collective import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    joint_span,
     ring_bytes_per_s,
     send_s,
     span,
@@ -31,6 +33,15 @@ def test_a_strided_group_has_fewer_members_per_node() -> None:
     where = span(LINKS, floats(8), floats(4))  # 2 of 8 members share a node
     assert [fan.tolist() for fan in where.fan] == [[2.0], [4.0]]
     assert [below.tolist() for below in where.below] == [[1.0], [2.0]]
+
+
+def test_axes_that_continue_each_other_are_one_in_any_order() -> None:
+    # dp3 innermost, then tp2: 6 neighbours; cp2 is 24 apart. Nodes of 4 hold 4 of the 6.
+    nodes = (replace(NODE, inside=4), FABRIC)
+    tp, cp, dp = (floats(2), floats(3)), (floats(2), floats(24)), (floats(3), floats(1))
+    for parts in permutations((tp, cp, dp)):
+        where = joint_span(nodes, parts)
+        assert [float(fan[0]) for fan in where.fan] == [4.0, 3.0]
 
 
 def test_a_ring_all_reduce_sends_everything_almost_twice() -> None:

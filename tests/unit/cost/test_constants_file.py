@@ -13,18 +13,15 @@ from trainwright.cost.load import (
     Interval,
     load_constants,
     save_constants,
-    stack_entries,
-    stack_name,
 )
 from trainwright.errors import BadInput, UnknownName
+from trainwright.stack.load import stack_entries, stack_name
 
 CONSTANTS = Constants(
     efficiencies={"class": Efficiency(gemm=0.5), "hopper": Efficiency(gemm=0.625)},
     stacks={
         "generic": Stack(name="generic", pace=0.75),
-        "megatron-deepspeed": Stack(
-            name="megatron-deepspeed", recomputes=("none", "full"), sequence_parallel=False
-        ),
+        "megatron-deepspeed": Stack(name="megatron-deepspeed", sequence_parallel=False),
     },
     intervals={"both": Interval(low=0.875, high=1.25), "neither": Interval(low=0.5, high=2.0)},
 )

@@ -2,15 +2,21 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.builders import free_stack, gpt, round_cluster, round_job, without_ends
-from trainwright.estimate.step import estimate
+from tests.builders import floats, free_stack, gpt, round_cluster, round_job, without_ends
+from trainwright.estimate.memory import Activations, fullest_row
+from trainwright.estimate.shapes import distinct_shapes
+from trainwright.estimate.step import build_model, distinct_recomputes, estimate
 from trainwright.estimate.types import MEMORY
 from trainwright.model.build import build_graph
 from trainwright.model.graph import Graph, parameters
 from trainwright.model.load import load_model
+from trainwright.plan.recompute_modules import RECOMPUTES
 from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.stack.capability import Capability
+from trainwright.stack.state import StateLayout
 
 MIXED: dict[str, Any] = {
     "gradient_bytes": 2.0,
@@ -50,6 +56,14 @@ class TestState:
         state = state_bytes(graph, Strategy(dp=8, zero=3))
         assert sharded <= state <= sharded + 2 * 2.0 * layer * 1.01  # this layer and the next, 2 bytes each
 
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_sharded_gradients_are_whole_for_the_layer_in_backward(self, zero: int) -> None:
+        graph, strategy = gpt(layers=16), Strategy(dp=8, zero=zero)
+        fully_shard = Capability(state=StateLayout())  # 2 bytes of gradients, 4 of the reduce-scatter's input
+        layer = parameters(without_ends(graph)) / 16
+        held = state_bytes(graph, strategy, capability=fully_shard) - state_bytes(graph, strategy)
+        assert held == pytest.approx(6.0 * layer)
+
     def test_gradients_kept_in_fp32_take_two_bytes_more(self) -> None:
         graph = gpt()
         assert state_bytes(graph, Strategy(), gradient_bytes=4.0) == pytest.approx(18 * parameters(graph))
@@ -71,6 +85,32 @@ class TestState:
         # 2 stages of 1 layer: two gathered layers would be more than the stage has
         two, three = (state_bytes(gpt(layers=2), Strategy(dp=2, pp=2, zero=z)) for z in (2, 3))
         assert three <= two
+
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_a_stack_that_keeps_a_pipelines_weights_gathered_holds_all_their_bytes(self, zero: int) -> None:
+        layout = Capability(state=StateLayout(whole_with_pipeline=True, unit_gradient_bytes=0.0))
+        sharded, whole = (
+            memory(gpt(), Strategy(dp=4, pp=2, zero=z), capability=layout, **MIXED) for z in (zero, 0)
+        )
+        assert sharded["weights"] == pytest.approx(whole["weights"])  # 2 bytes each, on every rank
+        assert sharded["gradients"] == pytest.approx(whole["gradients"])
+
+    def test_ends_that_stay_gathered_are_on_the_stages_that_have_them(self) -> None:
+        # 4 stages of 8 layers, 8 ranks each: a shard, two gathered layers, and the end that the stage has
+        state = StateLayout(whole_ends=True, unit_gradient_bytes=0.0)
+        graph, strategy = gpt(layers=32), Strategy(dp=8, pp=4, zero=3)
+        job = round_job(
+            graph, round_cluster(32), 64, stack=free_stack(capability=Capability(state=state), **MIXED)
+        )
+        strategies = stack_strategies([strategy])
+        shapes, shape = distinct_shapes(strategies)
+        model = build_model(job, job, shapes, strategies, shape, distinct_recomputes(strategies))
+        layer, embedding, head = (
+            float(each.costs.dense_parameters[0]) for each in (model.layer, model.first, model.last)
+        )
+        weights = [float(each.weights[0]) for each in model.layouts.states]
+        expected = [2.0 * ((8 * layer + end) / 8 + 2 * layer + end) for end in (embedding, 0.0, head)]
+        assert weights == pytest.approx(expected)
 
     # GB per device of Transformer-1T on 1,024 devices, MP = tp·pp, at ZeRO-0 to 3 (COMET, arXiv 2211.16648).
     @pytest.mark.parametrize(
@@ -117,7 +157,7 @@ class TestActivations:
         assert self.kept(tp=4, sp=True) == pytest.approx((34 + 40) / 4, rel=2e-3)
 
     def test_selective_recomputation_drops_the_score_matrix(self) -> None:
-        assert self.kept(tp=4, sp=True, recompute="selective") == pytest.approx(34 / 4, rel=2e-3)
+        assert self.kept(tp=4, sp=True, recompute="core_attn") == pytest.approx(34 / 4, rel=2e-3)
 
     def test_full_recomputation_keeps_the_input(self) -> None:
         assert self.kept(recompute="full") == pytest.approx(2.0)
@@ -154,6 +194,33 @@ class TestPipeline:
     def test_interleaving_holds_a_little_more(self) -> None:
         # pp·(1 + (pp − 1)/(pp·vpp)) = 4·(1 + 3/8)
         assert self.in_flight(vpp=2, schedule="interleaved") == pytest.approx(4 * (1 + 3 / 8))
+
+    def test_deferred_weight_gradients_keep_what_is_not_recomputed(self) -> None:
+        # The last of 4 rows has one microbatch in flight, which keeps its inputs, and three deferred ones.
+        graph = without_ends(gpt(layers=8))
+        whole, inputs = (
+            memory(graph, Strategy(recompute=name))["activations"] / 4 for name in ("none", "full")
+        )
+        found = memory(graph, Strategy(pp=4, schedule="zb", recompute="full"))["activations"]
+        assert found == pytest.approx(3 * whole + inputs)
+
+
+@pytest.mark.parametrize(
+    ("kept", "offload", "row"),
+    [(2.0, "none", 5.0), (4.0, "none", 1.0), (4.0, "activations", 5.0)],  # 3 bytes without recomputation
+)
+def test_with_deferred_gradients_the_first_row_is_fullest_if_modules_keep_more_than_they_free(
+    kept: float, offload: str, row: float
+) -> None:
+    code, nothing = RECOMPUTES.index("context"), floats(0.0)
+    rows = np.zeros(len(RECOMPUTES), dtype=np.int64)
+    rows[code] = 1
+    table = Activations(
+        rows=rows, kept=np.array([[3.0], [kept]]), gathered=nothing, working=nothing, first_end=nothing,
+        last_end=nothing, logits=nothing,
+    )  # fmt: skip
+    strategies = stack_strategies([Strategy(pp=8, schedule="zb", recompute="context", offload=offload)])
+    assert fullest_row(table, strategies, np.zeros(1, dtype=np.int64), floats(5.0)) == [row]
 
 
 def test_the_total_is_the_sum_of_its_parts() -> None:

@@ -94,3 +94,15 @@ def test_a_pipeline_inside_each_site_leaves_none() -> None:
     found = sends("h100:8x2@2Gbps", "dp2 pp8 mb1 zero0 1f1b bf16 order=tp-cp-pp-dp")
     assert not found.leaves[0]
     assert np.all(found.more_s(np.full(1, 1e6)) == 0.0)
+
+
+def test_software_that_is_slow_to_send_makes_no_sites_of_nodes() -> None:
+    # 0.4 ms of software at every hop between nodes, as of a link of 80 km
+    asked = job("h100:16")
+    slow = replace(asked, stack=replace(asked.stack, outer_extra_s=4e-4))
+    strategies = stack_strategies([parse_strategy("dp1 pp16 mb1 zero0 1f1b bf16")])
+    links = level_links(slow.cluster, slow.efficiency, slow.stack)
+    sizes = {axis: getattr(strategies, axis) for axis in AXES}
+    found = build_sends(links, build_ranks(links, sizes, strategies.order), strategies.pp)
+    assert not found.leaves[0]
+    assert found.more_s(np.full(1, 1e6))[0] == 0.0

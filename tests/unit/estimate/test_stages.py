@@ -60,3 +60,9 @@ def test_a_head_worth_layers_takes_their_place() -> None:
     # 10 layers and a head worth 2 on 4 stages: 3 + 3 + 3 + 1 and the head
     stages = stage_layout(10, stack_strategies([Strategy(pp=4)]), np.array([2.0]))
     assert (stages.first[0], stages.middle[0], stages.last[0]) == (3, 3, 1)
+
+
+def test_the_row_in_the_middle_is_the_last_full_one_where_a_head_takes_the_place_of_layers() -> None:
+    # 20 layers and a head worth 10 on 6 stages: 5 + 5 + 5 + 5 + 0 and the head, which is two stages' work
+    stages = stage_layout(20, stack_strategies([Strategy(pp=6)]), np.array([10.0]))
+    assert (stages.middle[0], stages.row[0], stages.last[0]) == (5, 3, 0)

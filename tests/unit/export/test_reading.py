@@ -43,7 +43,8 @@ DEEPSPEED = {
 
 def test_a_line_of_megatron() -> None:
     found = read_text(MEGATRON, "line")
-    assert str(found.strategy) == "dp4 tp4 sp pp2 vpp4 mb2 zero1 interleaved selective fp16 no-overlap"
+    words = "dp4 tp4 sp pp2 vpp4 mb2 zero1 interleaved recompute=core_attn fp16 no-overlap"
+    assert str(found.strategy) == words
     assert (found.global_batch, found.seq) == (256, 4096)
     assert found.architecture is not None
     assert (found.architecture.layers, found.architecture.ffn, found.architecture.positions) == (
@@ -51,6 +52,35 @@ def test_a_line_of_megatron() -> None:
         16384,
         4096,
     )
+
+
+EXPERTS = "--num-experts 8 --moe-ffn-hidden-size 512 --moe-router-topk 2"
+
+
+@pytest.mark.parametrize(
+    ("labels", "model", "modules", "note"),
+    [
+        ("mlp", "", "mlp", ""),
+        ("core_attn mlp", "", "core_attn+mlp", ""),
+        ("layernorm", "", "none", "layernorm frees nothing"),
+        ("layernorm mlp", "", "mlp", "layernorm frees nothing"),
+        ("layernorm moe_act", EXPERTS, "mlp_norm+moe_act", ""),
+        ("moe shared_experts", EXPERTS, "shared_experts+moe", ""),
+        ("mhc", "", "none", "it matters: --recompute-modules mhc."),
+    ],
+)
+def test_megatrons_labels_are_read_as_modules(labels: str, model: str, modules: str, note: str) -> None:
+    flags = f"--recompute-granularity selective --recompute-modules {labels} {model}"
+    found = read_text(MEGATRON.replace("--recompute-activations", flags), "line")
+    assert found.strategy.recompute == modules
+    assert any(note in each for each in found.notes) or not note
+    assert note or not any("recompute" in each for each in found.notes)
+
+
+def test_a_label_that_megatron_does_not_have_is_an_error() -> None:
+    flags = "--recompute-granularity selective --recompute-modules moe_akt"
+    with pytest.raises(BadInput, match='did you mean "moe_act"'):
+        read_text(MEGATRON.replace("--recompute-activations", flags), "line")
 
 
 def test_a_table_of_torchtitan() -> None:
@@ -119,7 +149,7 @@ def test_flags_that_may_change_a_step_and_are_not_considered_are_named() -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello", "is none of Megatron-LM's flags"),
+        ("hello", "is no configuration of a tool that is known"),
         ("{", "is not JSON"),
         ('{"train_micro_batch_size_per_gpu": "auto"}', "is filled in by the trainer"),
         ('{"zero_optimization": {"stage": 2}}', "how many devices it is for is not in it"),

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from trainwright.errors import BadInput, UnknownName
+from trainwright.export.gaps import capability_gaps, target_capability
 from trainwright.export.handover import Handover
 from trainwright.export.reading.read import read_text
-from trainwright.export.targets import TARGETS, export_text
+from trainwright.export.targets import export_text
 from trainwright.model.load import load_entry, load_model, model_names
 from trainwright.plan.strategy import parse_strategy
 
@@ -18,14 +19,14 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding
 PLANS = {
     "megatron.sh": (
         "megatron", "mixtral-8x7b",
-        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 selective bf16",
+        "dp8 tp2 sp cp2 allgather pp4 vpp2 interleaved ep4 mb1 zero1 recompute=mlp_norm+moe_act bf16",
     ),
     "megatron_fsdp.sh": ("megatron", "llama3-8b", "dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8"),
     "megatron_bridge.py": ("megatron-bridge", "llama3-8b", "dp8 tp4 sp pp2 mb2 zero1 full bf16"),
     "torchtitan.py": ("torchtitan", "llama3-70b", "dp16 tp8 sp pp2 mb1 zero2 1f1b full bf16"),
-    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 selective bf16"),
+    "torchtitan.toml": ("torchtitan-toml", "llama3-8b", "dp8 cp2 mb1 zero3 hsdp8 recompute=dots bf16"),
     "deepspeed.json": ("deepspeed", "llama3-8b", "dp16 mb2 zero3 offload-optimizer bf16"),
-    "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp cp2 pp2 mb1 zero1 gpipe full bf16"),
+    "nanotron.yaml": ("nanotron", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 gpipe full bf16"),
     "nanotron_release.yaml": ("nanotron-0.4", "llama3-8b", "dp4 tp4 sp pp2 mb1 zero1 1f1b bf16"),
     "accelerate.yaml": ("accelerate", "llama3-8b", "dp16 mb1 zero3 hsdp8 full bf16"),
     "maxtext.yaml": (
@@ -83,20 +84,21 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("to", "text", "message"),
     [
-        ("megatron", "dp2 pp2 zb", "schedule zb: Megatron-LM has 1f1b, interleaved"),
-        ("torchtitan", "dp8 zero1", "zero 1: torchtitan 0.3 has 0, 2, 3"),
+        ("megatron", "dp2 pp2 zb", "schedule zb: megatron-core 0.20 has 1f1b, interleaved"),
+        ("torchtitan", "dp8 zero1", "zero 1: torchtitan 0.3 has stages 0, 2, 3"),
         ("torchtitan", "dp2 cp2 zero3", "cp_kind ring: torchtitan 0.3 has allgather"),
-        ("deepspeed", "dp2 pp2", "pp 2: stages are an argument of PipelineModule"),
-        ("deepspeed", "dp2 full", "recompute full: the model calls deepspeed.checkpointing"),
-        ("nanotron", "dp4 zero3", "zero 3: nanotron has 0, 1"),
-        ("accelerate", "dp2 pp2", "pp 2: accelerate has no setting for it"),
-        ("maxtext", "dp2 pp2", "does all forwards before the backwards"),
+        ("deepspeed", "dp2 pp2", "pp 2: deepspeed 0.19 has no setting for it"),
+        ("deepspeed", "dp2 selective", "recompute norm+rope+act+moe_act: deepspeed 0.19 has none, full"),
+        ("nanotron", "dp4 zero3", "zero 3: nanotron 0.5 has stages 0, 1"),
+        ("accelerate", "dp2 pp2", "pp 2: accelerate 1.10 has no setting for it"),
+        ("maxtext", "dp2 pp2", "schedule 1f1b: maxtext 0.2.4 has gpipe, interleaved"),
         ("nanotron-0.4", "dp4 full", "recompute full: nanotron 0.4 has none"),
         ("nanotron-0.4", "dp2 cp2", "cp 2: nanotron 0.4 has no setting for it"),
-        ("megatron", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
-        ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: Megatron offloads the state of its"),
-        ("megatron", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "order cp-tp-pp-dp: Megatron-FSDP, which"),
-        ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: Megatron counts them"),
+        ("megatron", "dp4 offload-optimizer", "offload optimizer: megatron-core 0.20 offloads the optimizer"),
+        ("megatron-bridge", "dp4 offload-optimizer", "offload optimizer: nemo 26.08 offloads the optimizer"),
+        ("megatron-bridge", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "has tp-cp-dp-pp with zero 2 and 3"),
+        ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: megatron-core 0.20 counts them"),
+        ("megatron", "dp4 offload-activations", "offload activations: needs the layers of the model"),
     ],
 )  # fmt: skip
 def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str, message: str) -> None:
@@ -107,13 +109,24 @@ def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str
     assert "NOT EXPRESSED" in export_text(handover, to, lenient=True)
 
 
-def test_layers_that_do_not_divide_among_stages_are_told_to_megatron_by_its_user() -> None:
+@pytest.mark.parametrize(
+    ("model", "plan", "words"),
+    [
+        ("llama3-8b", "dp2 pp3", ("Ettttttttttt|ttttttttttt|ttttttttttL",)),
+        ("llama3-8b", "dp2 pp2 vpp4 interleaved", ("--num-virtual-stages-per-pipeline-rank 4",)),
+        ("llama3-405b", "dp2 pp16 vpp8 interleaved", ("--account-for-embedding-in-pipeline-split",)),
+    ],
+)
+def test_megatron_is_told_the_layers_of_stages_that_do_not_divide(
+    model: str, plan: str, words: tuple[str, ...]
+) -> None:
+    strategy = parse_strategy(plan)
     handover = Handover(
-        strategy=parse_strategy("dp2 pp3"), global_batch=6, architecture=load_model("llama3-8b")
+        strategy=strategy, global_batch=2 * 3 * 16, architecture=load_model(model), model=model, seq=8192
     )
-    for to in ("megatron", "megatron-bridge"):
-        with pytest.raises(BadInput, match=re.escape("model layers 32: Megatron gives as many to each of")):
-            export_text(handover, to)
+    told = export_text(handover, "megatron")
+    assert all(word in told for word in words)
+    assert read_text(told, "exported").strategy == strategy
 
 
 @pytest.mark.parametrize(
@@ -147,7 +160,9 @@ def decoders() -> list[str]:
         handover = Handover(
             strategy=parse_strategy("dp2"), global_batch=2, architecture=load_entry(name).architecture
         )
-        if load_entry(name).architecture.kind == "decoder" and not list(TARGETS["megatron"].gaps(handover)):
+        if load_entry(name).architecture.kind == "decoder" and not list(
+            capability_gaps(handover, target_capability("megatron"))
+        ):
             found.append(name)
     return found
 

@@ -90,7 +90,7 @@ def test_other_unknown_keys_are_named() -> None:
 @pytest.mark.parametrize(
     ("option", "layers", "mode"),
     [
-        ("'op'", 0, "selective"),
+        ("'op'", 0, "dots"),
         ("'2'", 16, "full"),
         ("'4'", 8, "full"),
         ("'1'", 0, "full"),
@@ -128,7 +128,7 @@ def test_a_registry_of_several_functions_asks_for_one() -> None:
 
 def test_a_function_of_a_registry_is_read_with_what_it_builds_on() -> None:
     small = read(REGISTRY, "config_registry.py", function="small")
-    assert str(small.strategy) == "dp64 mb1 zero3 selective bf16"
+    assert str(small.strategy) == "dp64 mb1 zero3 recompute=dots bf16"
     assert (small.model, small.seq) == ("llama3-8b", 4096)
     large = read(REGISTRY, "config_registry.py", function="large")
     assert str(large.strategy) == "dp8 tp8 sp mb1 zero3 full fp8"

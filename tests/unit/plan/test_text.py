@@ -30,6 +30,8 @@ split head vocab 3:5
 co-split layer.0 heads 2
 replicate */norm1 2
 recompute layer.0-3
+recompute */attention.core keep-results
+recompute */ffn.up ffn.up.out
 shard * optimizer
 shard * weights 4
 offload * activations
@@ -47,7 +49,8 @@ PLAN = Plan(
         Split(ops="head", dim="vocab", parts=2, sizes=(3, 5)),
         Split(ops="layer.0", dim="heads", parts=2, serial=True),
         Replicate(ops="*/norm1", parts=2),
-        Recompute(ops="layer.0-3"),
+        Recompute(ops="layer.0-3"), Recompute(ops="*/attention.core", results=()),
+        Recompute(ops="*/ffn.up", results=("ffn.up.out",)),
         Shard(ops="*", what="optimizer"),
         Shard(ops="*", what="weights", ranks=4),
         Offload(ops="*", what="activations"),

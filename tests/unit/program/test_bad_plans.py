@@ -46,6 +46,7 @@ from trainwright.simulate.simulate import simulate
         ),
         ("devices 2\nreplicate layer.0-1 2", 'op "embedding/embedding": has 1 parts for 2 devices'),
         ("devices 2\nsplit * batch 2\nbatch 2\nstage layer.0-1", 'op "embedding/embedding": is in no stage'),
+        ("recompute */ffn.up ffn.down.out", 'result "ffn.down.out": it makes ffn.gate.out, ffn.up.out'),
         ("stage *\nstage head", 'op "head/final_norm": is in two stages'),
         (
             "devices 2\nbatch 2\nsplit * batch 2\nshard * weights\nshard * gradients 1",

@@ -129,8 +129,8 @@ def test_a_plan_is_told_in_lines() -> None:
     )
     speed, run, energy, closed_form, fits = account_lines(found)
     assert "MFU" in speed
-    assert "$ per million tokens" in run
-    assert "W a device" in energy
+    assert "per million tokens" in run
+    assert "W/device" in energy
     assert closed_form.startswith("Closed form: ")
     assert fits.startswith("It fits: ")
 

@@ -50,7 +50,7 @@ def test_full_recomputation_counts_a_forward_of_the_layers_again() -> None:
 def test_selective_recomputation_repeats_no_flops_with_fused_attention() -> None:
     assert recomputed_flops(JOB, Strategy(dp=8, recompute="selective")) == 0
     unfused = replace(JOB, stack=replace(JOB.stack, attention="unfused"))
-    assert recomputed_flops(unfused, Strategy(dp=8, recompute="selective")) > 0
+    assert recomputed_flops(unfused, Strategy(dp=8, recompute="core_attn")) > 0
 
 
 def test_the_range_is_even_in_logarithms() -> None:

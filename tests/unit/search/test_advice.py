@@ -10,6 +10,8 @@ from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import parse_strategy, stack_strategies
 from trainwright.search.advice import IDEAS, advise
+from trainwright.search.find import Question, find_plans
+from trainwright.search.usual import able_knobs
 
 
 def job() -> Job:
@@ -60,3 +62,16 @@ def test_what_does_not_fit_is_told_what_would() -> None:
     assert all(change.after.fits for change in found.alone)
     assert found.best is not None
     assert found.best.fits
+
+
+def test_the_best_is_never_slower_than_what_is_in_use() -> None:
+    fastest = find_plans(
+        Question(
+            job=job(), batches=(64,), fixed=able_knobs(job().stack) | {"precision": (1,)},
+            most={"vpp": job().stack.capability.most_vpp}, top=1,
+        )
+    ).best  # fmt: skip
+    for index in range(5):
+        found = advise(job(), fastest.strategies[index])
+        assert found.best is not None
+        assert found.best.step_s <= found.today.step_s * (1 + 1e-12)

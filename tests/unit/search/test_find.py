@@ -18,6 +18,8 @@ from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates, best, objective
 from trainwright.search.space import KNOBS, layer_count, legal_strategies
 
+NORM, SELECTIVE, MLP, FULL = map(RECOMPUTES.index, ("norm", "selective", "mlp", "full"))
+
 
 def job(memory_gb: float = 80.0, host_gb: float = 1000.0, devices: int = 8, **changes: object) -> Job:
     tiers = (
@@ -69,11 +71,12 @@ def test_the_least_memory_is_the_least_of_every_strategy() -> None:
 @pytest.mark.parametrize(
     "fixed",
     [
-        {"recompute": (1, 2)},
-        {"recompute": (2,)},
+        {"recompute": (SELECTIVE, FULL)},
+        {"recompute": (FULL,)},
+        {"recompute": (NORM, SELECTIVE, MLP, FULL)},
         {"offload": (0, 3)},
-        {"offload": (2,), "recompute": (0, 1, 2)},
-        {"offload": (1, 2), "recompute": (0, 2)},
+        {"offload": (2,), "recompute": (0, SELECTIVE, FULL)},
+        {"offload": (1, 2), "recompute": (0, NORM, FULL)},
         {"schedule": (0,)},
         {"zero": (3,)},
     ],
@@ -147,8 +150,9 @@ def test_neither_recomputation_nor_offloading_makes_a_step_faster() -> None:
         columns = {name: np.full(len(every), value) for name, value in changes.items()}
         return estimate(job(), replace(every, **columns)).step_s * (1 + 1e-12)
 
-    none, selective, full = (seconds(recompute=index) for index in range(len(RECOMPUTES)))
-    assert (none <= selective * (1 + 1e-12)).all()
+    none, norm, selective, full = (seconds(recompute=index) for index in (0, NORM, SELECTIVE, FULL))
+    assert (none <= norm * (1 + 1e-12)).all()
+    assert (norm <= selective * (1 + 1e-12)).all()
     assert (selective <= full * (1 + 1e-12)).all()
     for offload in (1, 2, 3):
         assert (none <= seconds(offload=offload) * (1 + 1e-12)).all()
@@ -248,7 +252,7 @@ def test_a_miss_names_devices_that_would_fit() -> None:
     asked = replace(question(), job=job(0.2, devices=1))
     found = find_plans(replace(asked, fixed={"offload": (0,)}))
     message = str(nearest_miss(replace(asked, fixed={"offload": (0,)}), found))
-    assert "gpt does not fit on 1 round: of 18 strategies the nearest miss" in message
+    assert "gpt does not fit on 1 round: of 24 strategies the nearest miss" in message
     assert "devices would fit" in message
 
 

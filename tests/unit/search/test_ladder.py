@@ -7,6 +7,8 @@ from trainwright.plan.strategy import OFFLOADS, RECOMPUTES
 from trainwright.search.ladder import Rung, bottom, never_slower, rungs, without_gpipe
 from trainwright.search.space import Space
 
+FULL = RECOMPUTES.index("full")
+
 
 def space(**fixed: tuple[int, ...]) -> Space:
     return Space(graph=gpt(), devices=8, seq=1024, global_batch=32, fixed=fixed, most={})
@@ -21,6 +23,8 @@ def rung(recompute: str, offload: str = "none", *, counted: bool = False) -> Run
     ("less", "more"),
     [
         (rung("none"), rung("selective")),
+        (rung("norm"), rung("selective")),
+        (rung("norm+act"), rung("norm+act+moe", "optimizer")),
         (rung("none"), rung("full", counted=True)),
         (rung("none", "optimizer"), rung("full", "both")),
         (rung("selective"), rung("selective", "activations")),
@@ -35,6 +39,9 @@ def test_less_is_never_slower(less: Rung, more: Rung) -> None:
     ("less", "more"),
     [
         (rung("none", "activations"), rung("full", "activations")),  # which has less to move
+        (rung("mlp"), rung("selective")),  # neither contains the other
+        (rung("selective"), rung("norm")),
+        (rung("norm", "activations"), rung("selective", "activations")),
         (rung("selective"), rung("full", counted=True)),  # one layer of many may be quicker than a bit of all
         (
             rung("full", counted=True),
@@ -50,17 +57,17 @@ def test_what_may_go_either_way_is_not_ordered(less: Rung, more: Rung) -> None:
 
 def test_a_free_space_starts_with_nothing_recomputed_or_moved() -> None:
     assert bottom(space()) == rung("none")
-    assert len(rungs(space())) == 3 * 4
+    assert len(rungs(space())) == 4 * 4
 
 
-@pytest.mark.parametrize("fixed", [{"offload": (2,)}, {"offload": (1, 2)}, {"recompute": (1, 2)}])
+@pytest.mark.parametrize("fixed", [{"offload": (2,)}, {"offload": (1, 2)}, {"recompute": (1, FULL)}])
 def test_some_spaces_have_no_fastest_rung(fixed: dict[str, tuple[int, ...]]) -> None:
     assert bottom(space(**fixed)) is None
 
 
 def test_layers_are_counted_where_activations_stay_and_nothing_is_fixed() -> None:
     assert [OFFLOADS[each.offload] for each in rungs(space()) if each.counted] == ["none", "optimizer"]
-    assert not any(each.counted for each in rungs(space(recompute=(2,))))
+    assert not any(each.counted for each in rungs(space(recompute=(FULL,))))
     assert {each.layers for each in rungs(space(recompute_layers=(0, 2, 3)))} == {0, 2, 3}
 
 

@@ -5,7 +5,7 @@ from trainwright.plan.strategy import Strategy
 from trainwright.program.setting import Setting
 from trainwright.search.findings import Findings
 from trainwright.search.flexible import try_strategy
-from trainwright.search.recipes import usable_bytes
+from trainwright.search.recipes import stack_room_bytes
 from trainwright.search.shortlist import Shortlist
 
 
@@ -17,7 +17,7 @@ def test_what_is_listed_first_needs_about_what_was_expected() -> None:
     of = setting(memory=1.2e9)
     step_s, strategy = next(listed for _, listed in rooms(of) if listed)[0]
     found = try_strategy(Findings(setting=of), strategy, 16)
-    assert max(found.row_bytes) <= 1.2 * usable_bytes(of)
+    assert max(found.row_bytes) <= 1.2 * stack_room_bytes(of)
     assert found.step_s < 1.3 * step_s
 
 

@@ -132,9 +132,9 @@ def test_a_model_that_needs_few_devices_gives_most_in_many_instances() -> None:
 
 
 def test_an_instance_too_small_for_the_tables_is_left_out() -> None:
-    laid = lay_instances(job("dlrm-1.2t", "a100:64"), 512, "fp32")
+    laid = lay_instances(job("dlrm-1.2t", "h200:64"), 512, "fp32")
     assert [each.devices for each in laid] == [64]  # 4.8 TB in fp32
-    laid = lay_instances(job("dlrm-1.2t", "a100:64"), 512, "bf16")
+    laid = lay_instances(job("dlrm-1.2t", "h200:64"), 512, "bf16")
     assert [each.devices for each in laid] == [32, 64]
 
 

@@ -150,3 +150,25 @@ def test_a_cluster_may_be_a_table_of_the_sweep() -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_example_can_be_read(path: Path) -> None:
     assert len(load_sweep(path)) > 10
+
+
+class TestBatchTarget:
+    def test_tokens_are_a_target_with_a_tolerance(self) -> None:
+        sweep = parse_sweep(small_sweep().text.replace("batch = 16\n", 'batch_tokens = "1M"\n'))
+        assert (sweep.setting.batch_tokens, sweep.setting.batch_tolerance) == (2**20, 0.03)
+        text = sweep.text.replace('"1M"', '"1M"\nbatch_tolerance = "5%"')
+        assert parse_sweep(text).setting.batch_tolerance == pytest.approx(0.05)
+
+    @pytest.mark.parametrize(
+        ("lines", "words"),
+        [
+            ('batch = 16\nbatch_tokens = "1M"', "batch is one in sequences"),
+            ('batch = 16\nbatch_tolerance = "5%"', "batch is one in sequences"),
+            ('batch_tolerance = "5%"', "goes with batch_tokens"),
+            ('batch_tokens = "1M"\nbatch_tolerance = "5"', "has no unit"),
+            ('batch_tokens = "1M"\nbatch_tolerance = 5', "is not text"),
+        ],
+    )
+    def test_what_would_be_ignored_is_refused(self, lines: str, words: str) -> None:
+        with pytest.raises(BadInput, match=words):
+            parse_sweep(small_sweep().text.replace("batch = 16", lines))

@@ -83,7 +83,7 @@ class TestDataset:
         )
 
     def test_stated_knobs_leave_few_candidates_and_open_ones_many(self) -> None:
-        stack = free_stack(recomputes=("none",))
+        stack = free_stack(usual_recomputes=("none",))
         assert len(candidates(parse_case(ROW), stack)) == 1
         assert len(candidates(parse_case(ROW | {"micro_batch": ""}), stack)) > 1
 

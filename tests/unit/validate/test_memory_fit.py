@@ -14,8 +14,8 @@ from trainwright.cost.load import Constants
 from trainwright.validate.dataset import Dataset, build_dataset, predict
 from trainwright.validate.memory_fit import fit_memory, leave_out_memory
 
-NANOTRON = Stack(name="nanotron", reports_context=False, recomputes=("none",))
-ONEFLOW = Stack(name="oneflow", recomputes=("none",))
+NANOTRON = Stack(name="nanotron", reports_context=False, usual_recomputes=("none",))
+ONEFLOW = Stack(name="oneflow", usual_recomputes=("none",))
 PRIOR = Constants(
     efficiencies={"class": perfect()},
     stacks={"generic": Stack(name="generic"), "nanotron": NANOTRON, "oneflow": ONEFLOW},

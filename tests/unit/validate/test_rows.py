@@ -76,7 +76,7 @@ def test_hybrid_sharding_is_inside_a_node() -> None:
     ("text", "name"),
     [
         ("full", "full"),
-        ("Selective", "selective"),
+        ("Selective", "core_attn"),
         ("block", "full"),
         ("none", "none"),
         ("off", "none"),
@@ -84,13 +84,41 @@ def test_hybrid_sharding_is_inside_a_node() -> None:
         ("yes", "full"),
         ("true", "full"),
         ("on", "full"),
-        ("minimal", "selective"),
+        ("minimal", "norm+rope+context+act+moe_act"),
+        ("mlp+norm", "norm+mlp"),
         ("minimal_with_context", "selective"),
-        ("selective_attention", "selective"),
+        ("selective_attention", "core_attn"),
     ],
 )
 def test_recomputation_is_read_in_its_many_names(text: str, name: str) -> None:
     assert parse_case(row(recompute=text)).fixed["recompute"] == (RECOMPUTES.index(name),)
+
+
+@pytest.mark.parametrize(
+    ("framework", "detail", "experts", "name"),
+    [
+        ("megatron-core", "", "", "core_attn"),
+        ("megatron-core", "--recompute-activations (core attention)", "", "core_attn"),
+        ("megatron-core", "mlp", "", "mlp"),
+        ("megatron-core", "mlp,core_attn", "", "core_attn+mlp"),
+        ("megatron-core", "layernorm", "", "none"),
+        ("megatron-core", "layernorm,moe_act", "8", "mlp_norm+moe_act"),
+        ("megatron-core", "norm, act, shared_expert", "8", "mlp_norm+moe_act+shared_experts"),
+        ("torchtitan", "per-op SAC", "", "dots"),
+        ("megatron-kwai", "ours: balanced checkpointing", "", "selective"),
+    ],
+)
+def test_selective_recomputation_is_what_the_row_and_its_software_say(
+    framework: str, detail: str, experts: str, name: str
+) -> None:
+    stated = row(recompute="selective", recompute_detail=detail, framework=framework)
+    stated |= {"experts": experts, "topk": "2" if experts else ""}
+    assert parse_case(stated).fixed["recompute"] == (RECOMPUTES.index(name),)
+
+
+def test_a_number_of_recomputed_layers_is_read() -> None:
+    case = parse_case(row(recompute="full", recompute_detail="full, recompute_num_layers=5"))
+    assert case.fixed["recompute_layers"] == (5,)
 
 
 def test_precision_is_sixteen_bit_unless_stated() -> None:

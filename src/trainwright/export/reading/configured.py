@@ -21,7 +21,10 @@ class Configured:
     seq: int | None = None
     architecture: Architecture | None = None
     model: str | None = None  # a name of the catalog
+    optimizer: str = ""  # as stated; "": the stack's own
+    grad_dtype: str = ""
     notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()  # rules of the software that the configuration breaks, if they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,16 @@ class StatedSettings:
     global_batch: int | None = None
     vocab: int | None = None
     precision: str | None = None
+    device_family: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)  # of a script
     function: str = ""  # of a Python file
+
+
+def check_positive(value: int, thing: str) -> int:
+    """The value; raises for one below 1, which would be taken as not stated."""
+    if value < 1:
+        raise BadInput(thing, value, "must be 1 or more", "correct it, or leave it out")
+    return value
 
 
 def replicas_of(devices: int | None, inside: int, source: str) -> int:

@@ -6,10 +6,16 @@ from typing import Any
 
 from trainwright.errors import BadInput
 from trainwright.export.canonical import canonical
-from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
-from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
+from trainwright.export.reading.configured import Configured, StatedSettings, check_positive, replicas_of
+from trainwright.export.reading.known_settings import (
+    load_known,
+    named_optimizer,
+    not_considered,
+    optimizer_note,
+)
 from trainwright.model.config_fields import Config
 from trainwright.plan.strategy import Strategy
+from trainwright.stack.optimizer import GRADIENT_BYTES
 
 _OFF = (None, False, 0, 0.0, "none", "", "auto")
 _REFUSED = {
@@ -41,12 +47,13 @@ def read_deepspeed(text: str, source: str, stated: StatedSettings) -> Configured
         etp=ep_part.whole("expert_tensor_parallel_size", 1), zero=stage,
         shard=max(zero.whole("mics_shard_size", 0), 0), micro_batch=micro,
         offload="optimizer" if _offloads(zero) else "none", precision=stated.precision or _precision(config),
-        overlap=_overlaps(zero, stage),
+        overlap=_overlaps(zero, stage), recompute=_recompute(config),
     )  # fmt: skip
     known = load_known("deepspeed")
     return Configured(
-        strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="megatron-deepspeed",
-        notes=(*not_considered(known, on), *optimizer_note(_optimizer(config))),
+        strategy=canonical(strategy), global_batch=dp * micro * rounds, stack="deepspeed",
+        optimizer=named_optimizer(_optimizer(config), "deepspeed"), grad_dtype=_grad_dtype(config),
+        notes=(*not_considered(known, on), *optimizer_note(_optimizer(config), "deepspeed"), *_notes(config)),
     )  # fmt: skip
 
 
@@ -128,6 +135,9 @@ def _stated(config: Config) -> tuple[int, int, int]:
     for name in _NAMES:
         _refuse_auto(config, name, "batch", _REMEDIES[name])
     micro, rounds, batch = (config.whole(name, 0) for name in _NAMES)
+    for name, value in zip(_NAMES, (micro, rounds, batch), strict=True):
+        if value < 0:
+            check_positive(value, f"{config.source}: {name}")
     return micro, rounds, batch
 
 
@@ -187,5 +197,27 @@ def _precision(config: Config) -> str:
     return "fp32"
 
 
+def _recompute(config: Config) -> str:
+    """A section for checkpoints of activations is there for a model that makes them, layer by layer."""
+    return "full" if isinstance(config.values.get("activation_checkpointing"), Mapping) else "none"
+
+
 def _optimizer(config: Config) -> str:
     return _section(config, "optimizer").word("type", "")
+
+
+def _grad_dtype(config: Config) -> str:
+    """The dtype in which gradients accumulate, if it is stated."""
+    name = _section(config, "data_types").values.get("grad_accum_dtype")
+    return str(name) if name in GRADIENT_BYTES else ""
+
+
+def _notes(config: Config) -> Iterator[str]:
+    """What to say of dtypes and of momentum that are predicted otherwise."""
+    sent, kept = config.values.get("communication_data_type"), _grad_dtype(config)
+    if sent is not None and sent != kept:
+        yield f"Not considered, and it matters: communication_data_type {sent}."
+    params = _section(config, "optimizer").values.get("params")
+    momentum = params.get("momentum") if isinstance(params, Mapping) else None
+    if _optimizer(config).lower() == "sgd" and not momentum:
+        yield "Not considered, and it matters: SGD without momentum, 4 bytes per parameter less."

@@ -15,20 +15,23 @@ _OF_DEEPSPEED = (
 )  # fmt: skip
 
 
-def check_yaml(text: str, source: str) -> None:
-    """Raise if a text is YAML, saying of which tool it is."""
+def yaml_reader(text: str, source: str) -> str:
+    """The name of the reader of a YAML text; raises for a tool that has none, saying which tool it is."""
     keys = {*_KEY.findall(text)}
-    if not keys or not _is_yaml(text, source):
-        return
     for each in load_table("formats")["format"]:
         if keys.issuperset(each["keys"]):
+            if "reader" in each:
+                return str(each["reader"])
             rule = f"is a configuration of {each['tool']} (YAML), which is not read yet"
             raise BadInput("configuration", source, rule, _INSTEAD)
-    raise BadInput("configuration", source, "is YAML, which is not read yet", _INSTEAD)
+    rule = "is YAML of no tool that is known: accelerate, MaxText and nanotron are read"
+    raise BadInput("configuration", source, rule, _INSTEAD)
 
 
-def _is_yaml(text: str, source: str) -> bool:
-    """Whether most lines that say something are keys or items, as in no script and no TOML."""
+def is_yaml(text: str, source: str) -> bool:
+    """Whether a text is YAML: most lines that say something are keys or items, as in no script or TOML."""
+    if not _KEY.search(text):
+        return False
     if source.endswith((".yaml", ".yml")):
         return True
     if source.endswith((".sh", ".py", ".toml", ".bash", ".slurm", ".sbatch")):
@@ -59,8 +62,6 @@ def check_json(tree: Mapping[str, Any], source: str) -> None:
         rule, remedy = "is a trace", "see trainwright compare"
     elif "algorithms" in tree:
         rule, remedy = "holds plans of islands", "see trainwright simulate"
-    elif "distributed_type" in tree:
-        rule, remedy = "is a configuration of Hugging Face accelerate, which is not read yet", _INSTEAD
     elif "per_device_train_batch_size" in tree:
         rule, remedy = "are arguments of the Hugging Face Trainer, which are not read yet", _INSTEAD
     else:

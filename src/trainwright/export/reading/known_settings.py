@@ -2,10 +2,12 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from trainwright.stack.load import capability_of
 
 _TABLES = Path(__file__).parents[2] / "catalog" / "settings"
 
@@ -18,6 +20,7 @@ class KnownSettings:
     harmless: tuple[str, ...]
     matters: tuple[str, ...]
     refused: Mapping[str, tuple[str, ...]]
+    usual: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  # values that change nothing
 
     def class_of(self, name: str) -> str:
         """The class of a name, `unknown` if it is in none; a whole name goes before a pattern."""
@@ -29,6 +32,11 @@ class KnownSettings:
             if any(each.endswith("*") and name.startswith(each[:-1]) for each in names):
                 return kind
         return "unknown"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every whole name that is known."""
+        return tuple(name for each in self._lists().values() for name in each if not name.endswith("*"))
 
     def is_harmless(self, name: str) -> bool:
         """Whether a setting has no effect on a prediction."""
@@ -52,6 +60,7 @@ def load_known(name: str) -> KnownSettings:
         understood=tuple(table["understood"]), harmless=tuple(table["harmless"]),
         matters=tuple(table["matters"]),
         refused={kind: tuple(names) for kind, names in table.get("refused", {}).items()},
+        usual={key: tuple(values) for key, values in table.get("usual", {}).items()},
     )  # fmt: skip
 
 
@@ -66,11 +75,20 @@ def not_considered(known: KnownSettings, names: Iterable[str], dashes: str = "")
         yield f"Not known, and not considered: {', '.join(unknown)}."
 
 
-def optimizer_note(name: str) -> Iterator[str]:
-    """What to say of an optimizer that is not Adam, as which it is predicted."""
-    table = load_table("optimizers")
-    key = "".join(each for each in name.lower() if each.isalnum())
-    if not key or key in table["adam"]:
+def named_optimizer(name: str, stack: str) -> str:
+    """Our name of an optimizer that a stack has; nothing for Adam, and for one that is predicted as Adam."""
+    ours = str(load_table("optimizers")["ours"].get(_plain(name), ""))
+    return ours if ours in capability_of(stack).optimizers else ""
+
+
+def optimizer_note(name: str, stack: str = "") -> Iterator[str]:
+    """What to say of an optimizer that is predicted as Adam, and is not Adam."""
+    table, key = load_table("optimizers"), _plain(name)
+    if not key or key in table["adam"] or (stack and named_optimizer(name, stack)):
         return
     what = table["others"].get(key, "is not known")
     yield f"Not considered, and it matters: optimizer {name}, which {what}; it is predicted as Adam."
+
+
+def _plain(name: str) -> str:
+    return "".join(each for each in name.lower() if each.isalnum())

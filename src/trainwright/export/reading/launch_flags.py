@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.errors import BadInput
 from trainwright.export.reading.shell_run import CalledCommand, ScriptCalls, run_script
@@ -21,6 +21,7 @@ class Flags:
 
     `launcher` are those before the program (of torchrun, srun, deepspeed); `script` is the program.
     `undecided` are flags that are there or not by a condition that the text does not settle.
+    `environment` has the variables that the text sets.
     """
 
     values: Mapping[str, tuple[ShellValue, ...]]
@@ -29,6 +30,7 @@ class Flags:
     launcher: Mapping[str, tuple[ShellValue, ...]] = field(default_factory=dict)
     undecided: Mapping[str, Unsettled] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables that the text sets
     notes: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
@@ -101,8 +103,26 @@ def parse_flags(
     return Flags(
         values=first.values, source=source, script=first.script, launcher=first.launcher,
         undecided={name: part for name, part in first.undecided.items() if not harmless(name)},
-        documents=calls.documents, notes=(*notes, *first.notes, *_granted(calls)),
+        documents=calls.documents, environment=_environment(calls, is_wanted),
+        notes=(*notes, *first.notes, *_granted(calls)),
     )  # fmt: skip
+
+
+def _environment(calls: ScriptCalls, is_wanted: Callable[[str], bool]) -> dict[str, str]:
+    """Variables whose value the text settles; those of the launch alone, by a prefix or `env`, go before."""
+    found = {
+        name: text
+        for name, each in calls.variables.values.items()
+        if isinstance(each, ShellValue) and (text := each.text) is not None
+    }
+    for call in _launches(calls, is_wanted):
+        found |= dict(call.environment)
+        for word in call.words[1:]:
+            if call.words[0].text != "env" or not re.match(r"[A-Za-z_]\w*=", word.text or ""):
+                break
+            name, _, value = (word.text or "").partition("=")
+            found[name] = value
+    return found
 
 
 def _launches(calls: ScriptCalls, is_wanted: Callable[[str], bool]) -> list[CalledCommand]:
@@ -121,7 +141,7 @@ def _with_further_lines(commands: Sequence[CalledCommand]) -> list[CalledCommand
     for each in commands:
         if found and each.words[0].shown.startswith("--"):
             last = found[-1]
-            found[-1] = CalledCommand(line=last.line, words=last.words + each.words, under=last.under)
+            found[-1] = replace(last, words=last.words + each.words)
         else:
             found.append(each)
     return found

@@ -1,20 +1,36 @@
 """A plan from Megatron-LM's flags."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.megatron import CP_TYPES, PIPELINE_INSIDE, SHARDED
-from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
+from trainwright.export.reading.configured import Configured, StatedSettings, check_positive, replicas_of
 from trainwright.export.reading.known_settings import load_known, not_considered, optimizer_note
 from trainwright.export.reading.launch_flags import Flags, parse_flags
 from trainwright.export.reading.megatron_deepspeed import deepspeed_stage
+from trainwright.export.reading.megatron_job import job_of
 from trainwright.export.reading.megatron_model import read_model
+from trainwright.export.reading.megatron_optimizer import optimizer_remarks, read_grad_dtype, read_optimizer
+from trainwright.export.reading.megatron_rules import refusals
 from trainwright.export.reading.megatron_scope import check_program, check_scope
+from trainwright.export.reading.megatron_stages import read_split, split_notes
 from trainwright.export.reading.vocabulary import read_vocabulary
+from trainwright.model.architecture import Architecture
+from trainwright.model.load import check_sizes
 from trainwright.plan.mapping import ORDERS
+from trainwright.plan.recompute_modules import canonical_recompute
+from trainwright.plan.recompute_policies import (
+    MEGATRON_DEFAULT,
+    MEGATRON_LABELS,
+    MEGATRON_NORM,
+    MEGATRON_OTHERS,
+    megatron_norm,
+)
 from trainwright.plan.strategy import Strategy
 
+_OFFLOADED = "cpu-offloading-num-layers"
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
 SIGNATURE = (
     "tensor-model-parallel-size", "micro-batch-size", "num-layers", "use-mcore-models", "hidden-size",
@@ -32,40 +48,63 @@ def read_megatron(text: str, source: str, stated: StatedSettings) -> Configured:
         raise flags.unsettled(name, part)
     check_program(flags, model_stated=stated.architecture is not None)
     check_scope(flags, known, model_stated=stated.architecture is not None)
+    found = plan_of_flags(flags, stated, tuple(not_considered(known, flags.values, "--")))
+    return replace(found, refused=_refused(flags, found, stated))
+
+
+def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] = ()) -> Configured:
+    """The plan of Megatron-Core's settings by the names of Megatron-LM's flags."""
     tp, pp = _degree(flags, "tensor", 1), _degree(flags, "pipeline", 1)
     cp = _degree(flags, "context", 1)
     devices = stated.devices or _world(flags)
-    dp = replicas_of(devices, tp * cp * pp, source)
+    dp = replicas_of(devices, tp * cp * pp, flags.source)
     arch = stated.architecture
     vocabulary: tuple[str, ...] = ()
     if arch is None and flags.has("num-layers"):
         vocab, vocabulary = read_vocabulary(flags, tp, stated.vocab)
         arch = read_model(flags, vocab)
-    vpp = _chunks(flags, pp, arch.layers if arch else None)
+        check_sizes(arch, flags.source)
+    split = read_split(flags, pp, arch.layers if arch else None)
+    vpp = split.vpp
+    recompute, freed_nothing = _recompute(flags, arch)
     strategy = canonical(
         Strategy(
             dp=dp, tp=tp, cp=cp, pp=pp, vpp=vpp, sp=flags.has("sequence-parallel"),
             cp_kind=_cp_kind(flags) if cp > 1 else "ring", ep=_degree(flags, "expert", 1),
-            etp=flags.whole("expert-tensor-parallel-size", tp if flags.has("num-experts") else 1),
+            etp=flags.whole("expert-tensor-parallel-size", tp if arch and arch.experts else 1),
             micro_batch=stated.micro_batch or _micro_batch(flags),
             schedule="interleaved" if vpp > 1 else "1f1b", zero=_zero(flags), shard=_shard(flags, dp * cp),
-            recompute=_recompute(flags), recompute_layers=_layers(flags) * vpp,
-            offload="optimizer" if flags.has("optimizer-cpu-offload") else "none",
+            recompute=recompute, recompute_layers=_layers(flags) * vpp,
+            offload=_offload(flags),
             precision=stated.precision or _precision(flags), overlap=_overlaps(flags),
             order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
         )
     )  # fmt: skip
     unit = strategy.dp * strategy.micro_batch
     notes = (
-        *not_considered(known, flags.values, "--"), *_values_that_matter(flags, strategy), *vocabulary,
-        *_other_world(flags, stated.devices), *flags.notes,
+        *notes, *_values_that_matter(flags, strategy), *vocabulary,
+        *freed_nothing, *split_notes(split, pp), *_offload_notes(flags, arch),
+        *_other_world(flags, stated.devices),
+        *flags.notes,
     )  # fmt: skip
     return Configured(
-        strategy=strategy, global_batch=flags.whole("global-batch-size", unit),
+        strategy=strategy, global_batch=check_positive(
+            flags.whole("global-batch-size", unit), f"{flags.source}: --global-batch-size"
+        ),
         stack="megatron-deepspeed" if flags.has("deepspeed") else "megatron-core",
         seq=flags.whole("seq-length", 0) or None,
         architecture=None if stated.architecture else arch, notes=notes,
+        optimizer=read_optimizer(flags), grad_dtype=read_grad_dtype(flags),
     )  # fmt: skip
+
+
+def _refused(flags: Flags, found: Configured, stated: StatedSettings) -> tuple[str, ...]:
+    """The rules of Megatron-LM that the flags break; older software on it has others."""
+    if found.stack != "megatron-core":
+        return ()
+    arch = stated.architecture or found.architecture
+    job = job_of(flags, arch, found.strategy.devices, stated.device_family)
+    return tuple(f"Megatron-LM refuses {each}." for each in refusals(job))
 
 
 def _degree(flags: Flags, axis: str, default: int) -> int:
@@ -102,16 +141,18 @@ def _other_world(flags: Flags, devices: int | None) -> Iterator[str]:
         yield f"The text launches {world} processes; the plan is for the {devices} devices of the cluster."
 
 
-def _chunks(flags: Flags, pp: int, layers: int | None) -> int:
-    if flags.has("num-virtual-stages-per-pipeline-rank"):
-        return flags.whole("num-virtual-stages-per-pipeline-rank")
-    if not flags.has("num-layers-per-virtual-pipeline-stage"):
-        return 1
-    each = flags.whole("num-layers-per-virtual-pipeline-stage")
-    if layers is None or not each or layers % (pp * each):
-        rule = "does not divide the layers of a stage, or --num-layers is missing"
-        raise BadInput(f"{flags.source}: --num-layers-per-virtual-pipeline-stage", each, rule, "correct it")
-    return layers // (pp * each)
+def _offload(flags: Flags) -> str:
+    """What goes to the host: optimizer states, activations of some layers, or both."""
+    optimizer = flags.has("optimizer-cpu-offload")
+    if not flags.whole(_OFFLOADED, 0):
+        return "optimizer" if optimizer else "none"
+    return "both" if optimizer else "activations"
+
+
+def _offload_notes(flags: Flags, arch: Architecture | None) -> Iterator[str]:
+    layers = flags.whole(_OFFLOADED, 0)
+    if layers and arch and layers != arch.layers - 1:
+        yield f"Activations of {layers} layers go to the host: predicted with those of all but the last."
 
 
 def _cp_kind(flags: Flags) -> str:
@@ -148,7 +189,7 @@ def _shard(flags: Flags, ranks: int) -> int:
     return ranks // instances if instances > 1 else 0
 
 
-def _recompute(flags: Flags) -> str:
+def _granularity(flags: Flags) -> str:
     if flags.has("recompute-activations"):
         return "selective"
     if any(flags.has(name) for name in ("checkpoint-activations", "activations-checkpoint-method")):
@@ -159,10 +200,34 @@ def _recompute(flags: Flags) -> str:
     return name
 
 
+def _recompute(flags: Flags, arch: Architecture | None) -> tuple[str, tuple[str, ...]]:
+    """The modules that are recomputed, and what to say of labels that free nothing."""
+    granularity = _granularity(flags)
+    if granularity != "selective":
+        return granularity, ()
+    labels = [each.shown for each in flags.values.get("recompute-modules", ())] or [MEGATRON_DEFAULT]
+    known = (*MEGATRON_LABELS, MEGATRON_NORM, *MEGATRON_OTHERS)
+    for label in labels:
+        if label not in known:
+            raise UnknownName(f"{flags.source}: --recompute-modules", label, known)
+    modules = [MEGATRON_LABELS[label] for label in labels if label in MEGATRON_LABELS]
+    notes = [
+        f"Not considered, and it matters: --recompute-modules {label}."
+        for label in labels
+        if label in MEGATRON_OTHERS
+    ]
+    if MEGATRON_NORM in labels:
+        norm = megatron_norm(latent=bool(arch.kv_lora_rank), experts=bool(arch.experts)) if arch else "norm"
+        modules += [norm] if norm else []
+        if not norm:
+            notes.append("--recompute-modules layernorm frees nothing: norms of dense layers are fused.")
+    return canonical_recompute("+".join(modules) or "none"), tuple(notes)
+
+
 def _layers(flags: Flags) -> int:
     """Layers of a chunk that are recomputed; 0 for all."""
     older = flags.word("activations-checkpoint-method", "uniform")
-    block = flags.word("recompute-method", older) == "block" and _recompute(flags) == "full"
+    block = flags.word("recompute-method", older) == "block" and _granularity(flags) == "full"
     name = (
         "recompute-num-layers" if flags.has("recompute-num-layers") else "activations-checkpoint-num-layers"
     )
@@ -186,13 +251,16 @@ _USUAL_VALUES = {
     "transformer-impl": ("transformer_engine",),
     "attention-backend": ("flash", "fused", "auto"),
     "optimizer-offload-fraction": ("1.0", "1"),
+    "fp8-recipe": ("delayed", "tensorwise", "mxfp8"),
+    "fp4-recipe": ("nvfp4",),
 }
-_CHEAP_MODULES = {"core_attn", "layernorm", "moe_act", "mla_up_proj"}
 
 
 def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
     """What to say of values that are read and are predicted as others."""
-    yield from optimizer_note(flags.word("optimizer", "adam"))
+    if not read_optimizer(flags):
+        yield from optimizer_note(flags.word("optimizer", "adam"))
+    yield from optimizer_remarks(flags, strategy)
     odd = [
         f"--{name} {flags.word(name, '')}"
         for name, usual in _USUAL_VALUES.items()
@@ -200,8 +268,5 @@ def _values_that_matter(flags: Flags, strategy: Strategy) -> Iterator[str]:
     ]
     if strategy.ep > 1 and flags.has("num-experts") and not flags.has("moe-token-dispatcher-type"):
         odd.append("the default --moe-token-dispatcher-type allgather")
-    modules = [each.shown for each in flags.values.get("recompute-modules", ())]
-    if not {*modules} <= _CHEAP_MODULES:
-        odd.append(f"--recompute-modules {' '.join(modules)}")
     if odd:
         yield f"Not considered, and it matters: {', '.join(odd)}."

@@ -23,10 +23,11 @@ def read_own_answer(tree: Mapping[str, Any], source: str, stated: StatedSettings
     except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         rule = "is no answer of trainwright plan with a plan in it"
         raise BadInput("configuration", source, rule, "name a file that plan --json wrote") from None
-    _check_open(source, stated)
+    check_open(source, stated)
     return Configured(
         strategy=strategy, global_batch=batch, seq=seq, stack=str(tree.get("stack") or ""),
         model=_known_model(str(tree["model"])), notes=("The first plan of the answer is taken.",),
+        optimizer=str(tree.get("optimizer") or ""), grad_dtype=str(tree.get("grad_dtype") or ""),
     )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def _known_model(name: str) -> str | None:
     return name
 
 
-def _check_open(source: str, stated: StatedSettings) -> None:
+def check_open(source: str, stated: StatedSettings) -> None:
     """Raise for what a user states and a complete plan does not leave open."""
     for name, value in (("--micro-batch", stated.micro_batch), ("--precision", stated.precision)):
         if value:

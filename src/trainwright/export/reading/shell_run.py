@@ -1,7 +1,7 @@
 """Running a bash script without its commands: what they would be called with."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainwright.errors import BadInput
@@ -57,6 +57,7 @@ class CalledCommand:
     line: int
     words: tuple[ShellValue, ...]
     under: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # variables that are set for it alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +389,20 @@ class _Run:
             ):
                 self._inner(text, command.line, [word])
                 return
-        self.commands.append(CalledCommand(line=command.line, words=tuple(words), under=tuple(self.under)))
+        self.commands.append(
+            CalledCommand(
+                line=command.line, words=tuple(words), under=tuple(self.under),
+                environment=tuple(self._own_environment(command)),
+            )
+        )  # fmt: skip
+
+    def _own_environment(self, command: SimpleCommand) -> Iterator[tuple[str, str]]:
+        """The variables in front of a command, of which the text settles the value."""
+        for each in command.assignments:
+            if isinstance(each.value, ShellWord):
+                text = expand_value(each.value, self.variables).text
+                if text is not None:
+                    yield each.name, text
 
     def _inner(self, text: str, line: int, words: Sequence[ShellValue]) -> None:
         """Run a text that is a script."""

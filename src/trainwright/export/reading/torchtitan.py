@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from trainwright.errors import BadInput, UnknownName
 from trainwright.export.canonical import canonical
 from trainwright.export.reading.configured import Configured, StatedSettings, replicas_of
-from trainwright.export.reading.known_settings import optimizer_note
+from trainwright.export.reading.known_settings import named_optimizer, optimizer_note
+from trainwright.export.reading.megatron_stages import layer_notes
 from trainwright.export.reading.torchtitan_batch import TitanBatch, read_batch
 from trainwright.export.reading.torchtitan_settings import TitanSettings, read_settings
-from trainwright.export.torchtitan import MODELS, SCHEDULES
+from trainwright.export.torchtitan import BF16_MOMENTS, MODELS, SCHEDULES
 from trainwright.export.torchtitan_toml import MODELS as TOML_MODELS
 from trainwright.export.torchtitan_toml import ROTATE
 from trainwright.model.config_fields import Config
 from trainwright.model.load import load_entry
+from trainwright.plan.recompute_policies import SELECTIVE_AC
 from trainwright.plan.strategy import Strategy
 
 _OLDER_SCHEDULES = {"interleaved_1f1b": "interleaved", "flexible_interleaved_1f1b": "interleaved"}
@@ -31,11 +33,18 @@ def read_torchtitan(text: str, source: str, stated: StatedSettings) -> Configure
     batch = read_batch(settings, parallel, training, stated)
     strategy = canonical(_strategy(settings, parallel, stated, batch, layers))
     total = batch.total(strategy.dp)
+    if strategy.pp > 1 and total % (batch.local_batch * strategy.dp) and not stated.micro_batch:
+        rule = f"does not divide by local_batch_size x replicas = {batch.local_batch} x {strategy.dp}"
+        raise BadInput(f"{source}: training.global_batch_size", total, rule, "correct one of them")
     return Configured(
-        strategy=strategy, global_batch=total, stack="torchtitan", model=model, seq=batch.seq,
+        strategy=strategy, global_batch=total, model=model, seq=batch.seq,
+        stack="torchtitan@0.2.2" if settings.form == "toml" else "torchtitan",
+        optimizer=_optimizer(settings),
         notes=(
-            *settings.notes, *_precision_notes(settings), *optimizer_note(_optimizer(settings)),
+            *settings.notes, *_precision_notes(settings),
+            *optimizer_note(_optimizer_name(settings), "torchtitan"),
             *batch.notes, *_rounds(batch, strategy, total), *_base_notes(settings, pp),
+            *_listed_notes(parallel, strategy),
         ),
     )  # fmt: skip
 
@@ -56,7 +65,7 @@ def _strategy(
     recompute, whole = _recompute(settings, layers, pp)
     return Strategy(
         dp=copies * shards, tp=tp, cp=cp, pp=pp, sp=parallel.flag("enable_sequence_parallel", True),
-        vpp=_chunks(parallel, pp, layers) if schedule == "interleaved" else 1, schedule=schedule,
+        vpp=_chunks(parallel, pp, layers, schedule), schedule=schedule,
         cp_kind=_cp_kind(parallel) if cp > 1 else "ring",
         ep=parallel.whole("expert_parallel_degree", 1),
         etp=parallel.whole("expert_tensor_parallel_degree", 1), zero=zero, shard=shards * cp if zero else 0,
@@ -87,8 +96,38 @@ def _schedule(parallel: Config) -> str:
     return known[name.lower()]
 
 
-def _chunks(parallel: Config, pp: int, layers: int) -> int:
-    """Chunks of a stage: 2, unless the layers of each are stated."""
+def _listed_layers(parallel: Config) -> tuple[int, ...]:
+    """Layers of each chunk, in the order of the model, where the modules of each are listed."""
+    listed = parallel.values.get("module_fqns_per_model_part")
+    if not listed:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(each, list) for each in listed):
+        raise BadInput(
+            f"{parallel.source}: module_fqns_per_model_part",
+            "",
+            "must be lists of module names",
+            "correct it",
+        )
+    return tuple(sum(str(name).startswith("layers.") for name in each) for each in listed)
+
+
+def _listed_notes(parallel: Config, strategy: Strategy) -> Iterator[str]:
+    listed = _listed_layers(parallel)
+    if strategy.pp > 1 and any(listed):
+        yield from layer_notes(listed, strategy.pp, strategy.vpp, "list of modules")
+
+
+def _chunks(parallel: Config, pp: int, layers: int, schedule: str) -> int:
+    """Chunks of a stage: as listed, else 1, or 2 if interleaved unless the layers of each are stated."""
+    listed = len(_listed_layers(parallel)) if pp > 1 else 0
+    if listed:
+        single = schedule != "interleaved"
+        if listed % pp or (single and listed != pp):
+            rule = f"has {listed} parts, which {schedule} on {pp} stages cannot have"
+            raise BadInput(f"{parallel.source}: module_fqns_per_model_part", "", rule, "correct it")
+        return listed // pp
+    if schedule != "interleaved":
+        return 1
     each = parallel.whole("pipeline_parallel_layers_per_stage", 0)
     if not each:
         return 2
@@ -130,7 +169,7 @@ def _recompute(settings: TitanSettings, layers: int, pp: int) -> tuple[str, int]
         )
     option = str(section.get("selective_ac_option", "2" if settings.form == "toml" else "op"))
     if mode != "selective" or option == "op":
-        return mode, 0
+        return SELECTIVE_AC if mode == "selective" else mode, 0
     thing = f"{settings.source}: activation_checkpoint.selective_ac_option"
     if not option.isdigit() or len(option) > 6:
         raise BadInput(thing, option, "must be op or a whole number", "correct it")
@@ -173,8 +212,15 @@ def _precision_notes(settings: TitanSettings) -> Iterator[str]:
         yield f"Not considered, and it matters: model.converters {', '.join(odd)}."
 
 
-def _optimizer(settings: TitanSettings) -> str:
+def _optimizer_name(settings: TitanSettings) -> str:
     return str(settings.section("optimizer").get("name", ""))
+
+
+def _optimizer(settings: TitanSettings) -> str:
+    """The optimizer by our name, nothing for AdamW with moments in fp32."""
+    if settings.section("optimizer").get("implementation") == BF16_MOMENTS:
+        return "adamw-bf16"
+    return named_optimizer(_optimizer_name(settings), "torchtitan")
 
 
 def _base_notes(settings: TitanSettings, pp: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trainwright.errors import BadInput
-from trainwright.export.reading.configured import StatedSettings
+from trainwright.export.reading.configured import StatedSettings, check_positive
 from trainwright.export.reading.torchtitan_settings import TitanSettings
 from trainwright.model.config_fields import Config
 
@@ -71,12 +71,15 @@ def _by_sequences(
         rule = f"is not in the text, and {settings.base} of torchtitan sets it"
         raise BadInput(f"{training.source}: local_batch_size", "", rule, "state --micro-batch")
     local = training.whole("local_batch_size", _LOCAL)
+    check_positive(local, f"{training.source}: local_batch_size")
     micro = _micro_batch(settings, parallel, training, local, pp) if pp > 1 else local
     if stated.micro_batch:
         local = local if pp > 1 else stated.micro_batch
         micro = stated.micro_batch
     total = training.whole("global_batch_size", -1)
     seq = training.whole("seq_len", 0 if settings.base else _SEQ)
+    if "seq_len" in training.values:
+        check_positive(seq, f"{training.source}: seq_len")
     return TitanBatch(seq=seq or None, micro_batch=micro, local_batch=local, stated_total=max(total, 0))
 
 

@@ -135,6 +135,8 @@ class _Reader:
         names = ast.unparse(target).split(".")
         if len(names) == 2:
             self._section(names[1], value)
+        elif names[1:] == ["optimizer", "param_groups"]:
+            self._optimizer(value)
         else:
             self.values[".".join(names[1:])] = self._value(value)
 
@@ -184,6 +186,9 @@ class _Reader:
         ]
         text = ast.unparse(value).lower()
         others = [name for name in names if "adam" not in name.lower()]
+        for each in ast.walk(value):
+            if isinstance(each, ast.keyword) and each.arg == "implementation":
+                self.values["optimizer.implementation"] = self._value(each.value)
         if others or "muon" in text:
             self.values["optimizer.name"] = others[0] if others else "Muon"
 

@@ -40,6 +40,7 @@ def render_entry(profile: Profile, name: str, at_once: int, memory_bytes: float)
     for tier, size, speed in (("memory", memory_bytes, stream), ("host", ram, host)):
         lines += [
             "", "[[device.memory]]", f'name = "{tier}"', f'capacity = "{size / 2**30:.6g} GiB"',
+            *([f'usable_memory = "{size / 2**30:.6g} GiB"'] if tier == "memory" else []),
             f'bandwidth = "{speed / 1e9:.6g} GB/s"',
         ]  # fmt: skip
     lines += [

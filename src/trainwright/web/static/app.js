@@ -84,10 +84,11 @@ async function unpacked(text) {
   }
   return new Blob(parts).text();
 }
+const OPTIMIZERS = ["adamw", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
 async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
-  for (const key of ["network", "tokens", "precision", "stack"]) if (question[key]) body[key] = question[key];
+  for (const key of ["network", "tokens", "precision", "stack", "batch_tokens", "optimizer", "grad_dtype"]) if (question[key]) body[key] = question[key];
   if (question.price) body.price = Number(question.price);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
   if (severalSites(question)) { body.sites = Number(question.sites); for (const key of ["link", "link_latency"]) if (question[key]) body[key] = unspaced(question[key]); }
@@ -196,10 +197,13 @@ function subjectFields(question, known) {
     field("Devices", number("count", question.count || 512, { max: 1000000 })),
     field("Network", select("network", ["", ...names("networks")], question.network || "")),
     field("Sequences a step", number("batch", question.batch || "", { placeholder: "by model size" })),
+    field("or tokens a step, ± 3 %", el("input", { name: "batch_tokens", value: question.batch_tokens || "", placeholder: "like 16M" })),
     field("Tokens a sequence", number("seq", question.seq || "", { placeholder: "the model's" })),
     field("Tokens to train on", el("input", { name: "tokens", value: question.tokens || "", placeholder: "20 a parameter; like 15T" })),
     field("Precision", select("precision", ["", "bf16", "fp16", "fp8", "fp4", "fp32"], question.precision || "")),
     field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
+    field("Optimizer", select("optimizer", ["", ...OPTIMIZERS], question.optimizer || "")),
+    field("Gradients", select("grad_dtype", ["", "fp32", "bf16"], question.grad_dtype || "")),
     field("$ a device and hour", el("input", { name: "price", type: "number", min: 0, step: "any", value: question.price || "", placeholder: "the catalog's", inputmode: "decimal" })),
     siteFields(question),
   ];
@@ -291,7 +295,7 @@ async function planPage(question) {
 function planAnswer(found, question, signal, more) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
   const stage = el("section", { id: "stages" });
-  const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
+  const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, variants: each.variants ?? 1, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
   const columns = [
     { name: "strategy", of: (row) => row.strategy.text, left: true }, { name: "step", of: (row) => row.step_s, show: Charts.seconds },
     { name: "range", of: (row) => `${Charts.seconds(row.low_s)} – ${Charts.seconds(row.high_s)}`, key: (row) => row.low_s },
@@ -299,8 +303,9 @@ function planAnswer(found, question, signal, more) {
     { name: "MFU", of: (row) => row.mfu, show: (v) => `${(100 * v).toFixed(1)} %` }, { name: "memory", of: (row) => row.total_bytes, show: (v) => `${(v / GIB).toFixed(1)} GiB` },
     { name: "$/M tokens", of: (row) => row.budget.dollars_per_million_tokens, show: (v) => v.toPrecision(3) }, { name: "J/token", of: (row) => row.joules_per_token, show: (v) => v.toPrecision(3) },
     { name: "exposed", of: (row) => row.exposed_fraction, show: (v) => `${(100 * v).toFixed(1)} %` },
+    { name: "variants within 1 %", of: (row) => row.variants ?? 1 },
   ];
-  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch) });
+  const timeline = (row) => go("timeline", { ...question, objective: "", fix: "", algorithm: "", islands: "", plan: row.strategy.text, batch: String(row.global_batch), batch_tokens: "" });
   const place = drawn.charts().find(([name]) => name === "time_memory");
   if (place) seen(place[1], signal, () => front(place[1], question, signal));
   if (best.strategy.pp > 1) { stage.append(el("h2", {}, "Memory of each stage, simulated"), el("div", { class: "chart" })); seen(stage, signal, () => stages(stage, best, question, signal)); }
@@ -309,10 +314,10 @@ function planAnswer(found, question, signal, more) {
     el("div", { class: "facts" },
       fact(best.strategy.text, "the best strategy"), fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`),
       fact(`${Charts.si(best.tokens_per_s)} tokens/s`, `${Charts.si(best.tokens_per_s_per_device)} a device`), fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"),
-      fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(0)} on the fullest device`),
+      fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(1)} on the fullest device`),
       fact(`${Charts.number(budget.days)} days`, `for ${Charts.si(budget.tokens)} tokens`), fact(`$${Math.round(budget.dollars).toLocaleString("en")}`, `$${budget.dollars_per_million_tokens.toPrecision(3)} a million tokens`),
       fact(Charts.si(best.power_w, "W"), `${Math.round(best.device_w)} W a device, ${best.joules_per_token.toPrecision(3)} J a token`)),
-    table(`${found.plans.length} best of ${found.considered.toLocaleString("en")} strategies`, found.plans, columns, timeline), drawn, stage,
+    table(`${found.plans.length} best plans of ${found.considered.toLocaleString("en")} strategies, which differ in parallel degrees or sharding`, found.plans, columns, timeline), drawn, stage,
     el("section", {}, el("h2", {}, "What limits it"), el("ul", {}, found.limits.map((each) => el("li", {}, each)))),
     assumptions(found.notes),
     leaving("plan", found.command, found, found.algorithms ? () => islandRows(found) : rows, () => [...more(), ...drawn.charts(), ...(stage.charts ? stage.charts() : [])], planFiles(found)),
@@ -341,7 +346,7 @@ async function front(place, question, signal) {
 }
 async function stages(place, best, question, signal) {
   try {
-    const step = await ask("/api/simulate", { ...(await subject({ ...question, precision: "", batch: best.global_batch })), plan: best.strategy.text }, signal);
+    const step = await ask("/api/simulate", { ...(await subject({ ...question, precision: "", batch: best.global_batch, batch_tokens: "" })), plan: best.strategy.text }, signal);
     const drawn = figures([{ ...step.figures.find((each) => each.name === "memory"), name: "stages", title: "Memory of each stage, simulated" }]);
     place.replaceChildren(drawn);
     place.charts = drawn.charts;
@@ -351,7 +356,7 @@ async function stages(place, best, question, signal) {
 // --- timeline ---
 async function timelinePage(question) {
   const facts = await known(), answer = el("div", { id: "answer", "aria-live": "polite" });
-  const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
+  const usual = question.plan ? question : { model: "gpt3-13b", count: 32, batch: question.batch_tokens ? "" : 64, ...question, plan: "dp2 tp4 pp4 mb1 zero1 1f1b selective" };
   const form = el("form", { class: "dense", onsubmit: (event) => { event.preventDefault(); update(true); } });
   let timer = 0;
   const edited = sliders(usual, facts, () => { clearTimeout(timer); timer = setTimeout(() => update(true), 250); });
@@ -382,7 +387,7 @@ function timelineAnswer(step, body) {
   const trace = async () => { say("Writing the trace…"); try { save("step.json", JSON.stringify(await ask("/api/trace", traced)), "application/json"); say(""); } catch (error) { say(error.message); } };
   const rows = () => step.blocks.cell.map((cell, index) => ({ lane: step.blocks.lanes[step.blocks.lane[index]][1], place: places[step.blocks.lanes[step.blocks.lane[index]][0]], kind: step.blocks.cells[cell], microbatch: step.blocks.microbatch[index], start_s: step.blocks.start_s[index], end_s: step.blocks.end_s[index], busy: step.blocks.busy[index] }));
   return [
-    el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(0)} GiB`)),
+    el("div", { class: "facts" }, fact(Charts.seconds(step.step_s), "a step, simulated"), fact(`${Charts.si(step.tokens_per_s)} tokens/s`, `${Charts.si(step.tokens_per_s_per_device)} a device`), fact(`${(100 * step.mfu).toFixed(1)} %`, "MFU"), fact(step.fits ? "It fits" : "It does not fit", `${(Math.max(...step.memory.map((each) => each.total_bytes)) / GIB).toFixed(1)} of ${(step.capacity_bytes / GIB).toFixed(1)} GiB`)),
     el("section", {}, el("h2", {}, "Timeline"), el("p", { class: "small" }, `${step.tasks.toLocaleString("en")} tasks on ${step.devices} devices in ${step.places} places${step.blocks.hidden ? `, ${step.blocks.hidden} of them not shown` : ""}. Gaps in compute are idle (bubbles) unless communication is exposed below them; the height of a block is the share of it that is worked on. Scroll to zoom and drag to move, or by keyboard: + and -, arrows, 0 for all; memory follows.`), chart),
     el("section", {}, el("h2", {}, "Memory over the step"), el("label", { class: "row" }, "Of", place), held), drawn,
     el("section", {}, el("h2", {}, "In words"), el("ul", {}, step.lines.map((each) => el("li", {}, each)))),
@@ -397,7 +402,7 @@ async function comparePage(question) {
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
   const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[xSITES][@NETWORK][@LINK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, seq=, tokens=, precision=, stack=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, batch_tokens=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
     try { traces[name] = spansOnly(await readTrace(event.target.files[0])); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
@@ -424,7 +429,7 @@ function parseCase(line) {
   if (at.length) body.network = at.join("@");
   for (const knob of knobs) {
     const [name, value] = knob.split("=");
-    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["tokens", "precision", "stack", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
+    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["batch_tokens", "tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
   }
   return body;
 }

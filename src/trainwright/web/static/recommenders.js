@@ -18,7 +18,7 @@ function recommenderAnswer(found) {
     el("div", { class: "facts" },
       fact(laid(best), `the most samples${best.instances > 1 ? `: ${best.instances} instances of ${best.devices} devices` : `: all ${best.devices} devices together`}`),
       fact(Charts.seconds(best.step_s), `a step (${Charts.seconds(best.low_s)} – ${Charts.seconds(best.high_s)})`), fact(`${Charts.si(best.samples_per_s)} samples/s`, `${Charts.si(best.samples_per_s_per_device)} a device`),
-      fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"), fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(0)} on the fullest device${far ? `; ${far}` : ""}`),
+      fact(`${(100 * best.mfu).toFixed(1)} %`, "MFU"), fact(`${(best.total_bytes / GIB).toFixed(1)} GiB`, `of ${(best.capacity_bytes / GIB).toFixed(1)} on the fullest device${far ? `; ${far}` : ""}`),
       fact(`$${best.dollars_per_billion_samples.toPrecision(3)}`, "a billion samples"), fact(Charts.si(best.power_w, "W"), `${best.joules_per_sample.toPrecision(3)} J a sample`)),
     found.plans.length ? table(`${found.plans.length} best shardings over all devices`, found.plans, columns) : el("p", {}, "No sharding over all devices fits or divides them."),
     table("Instances beside each other, the best of each size", found.instances, columns), drawn, assumptions(found.notes),

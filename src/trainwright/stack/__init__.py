@@ -1,0 +1,1 @@
+"""Training stacks: what each release of the software can run."""

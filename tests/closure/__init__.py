@@ -1,0 +1,1 @@
+"""Closure of plan, export and advise: what one command answers, the next accepts."""
