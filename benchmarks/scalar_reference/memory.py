@@ -53,9 +53,15 @@ class RowMemory:
             gradients=gradients,
             optimizer=optimizer,
             activations=activations,
-            buffers=self.job.stack.context_bytes,
+            buffers=self.buffers_bytes(),
             reserve=self.job.stack.fragmentation * allocated,
         )
+
+    def buffers_bytes(self) -> float:
+        """The context, and one communicator for each axis that has several ranks."""
+        s, stack = self.strategy, self.job.stack
+        axes = [s.tp, s.pp, s.cp, s.ep, s.dp * s.cp]
+        return stack.context_bytes + stack.communicator_bytes * len([axis for axis in axes if axis > 1])
 
     def weights_bytes(self) -> float:
         """Layers as they are stored, ends as they are computed with. ZeRO-3 holds its shard and what its
@@ -130,7 +136,7 @@ class RowMemory:
     def workspace_bytes(self) -> float:
         """Gradients of two hidden states; recomputed, the activations of one layer or of modules."""
         stack, work = self.job.stack, self.work
-        used = 2.0 * work.largest_hidden_bytes
+        used = 2.0 * work.largest_hidden_bytes + 0.4 * work.largest_saved_bytes
         if self.strategy.recompute == "full":
             used += stack.activations * work.largest_saved_bytes
             used += gathered_inputs_bytes(self.job, self.strategy, work)
@@ -146,7 +152,7 @@ class RowMemory:
         element_bytes = 4.0 if s.precision == "fp32" else 2.0
         tokens = self.work.last.hidden_bytes / element_bytes / sizes["hidden"]
         vocabulary = sizes.get("vocab", 0) / (s.tp if stack.splits_logits else 1)
-        return stack.logits_bytes * tokens * vocabulary
+        return stack.live_logits_bytes * tokens * vocabulary
 
 
 def gathered_inputs_bytes(job: Job, strategy: Strategy, work: ModelWork) -> float:

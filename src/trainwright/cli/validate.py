@@ -67,15 +67,16 @@ def _predict(sourced: "Sourced") -> "Predictions":
 
     dataset, count = sourced.dataset, len(sourced.dataset.rows)
     chosen = np.zeros(count, dtype=np.int64)
-    step, memory, fits = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, dtype=bool)
+    step, memory, needed = (np.full(count, np.nan) for _ in range(3))
+    fits = np.zeros(count, dtype=bool)
     with _progress(count) as advance:
         for index, (group, source) in enumerate(zip(dataset.groups, sourced.sources, strict=True)):
             part = _with_source(dataset, index, source)
             at = list(group.indices)
             step[at], memory[at], fits[at] = part.step_s[at], part.memory_bytes[at], part.fits[at]
-            chosen[at] = part.chosen[at]
+            chosen[at], needed[at] = part.chosen[at], part.needed_bytes[at]
             advance(len(at))
-    return Predictions(step_s=step, memory_bytes=memory, fits=fits, chosen=chosen)
+    return Predictions(step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen)
 
 
 def _with_source(dataset: "Dataset", group: int, source: "Source") -> "Predictions":

@@ -10,6 +10,11 @@ from trainwright.cost.table import CollectiveTable
 from trainwright.stack.capability import ANY, Capability
 from trainwright.stack.optimizer import OptimizerChoice
 
+# What a figure of memory counts: tensors (torch's allocated), with the allocator's cache (reserved), or all
+# that the driver shows (device).
+MEMORY_FIGURES = ("allocated", "reserved", "device")
+FUSED_LOGITS_BYTES = 4.0  # 16-bit logits and their 16-bit gradient
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
@@ -81,9 +86,11 @@ class Stack:
     optimizer: OptimizerChoice | None = None  # what a user states instead of the stack's own AdamW
     grad_dtype: str = ""  # as stated, of gradient_bytes and reduce_bytes; "": the stack's own
     logits_bytes: float = 10.0  # per logit alive at the peak: 16-bit, fp32 copy, softmax or gradient
+    fused_loss: bool = False  # the loss reads 16-bit logits and writes their gradient: no fp32 copies
     splits_logits: bool = True  # logits stay split over tensor-parallel ranks until the loss
-    context_bytes: float = 2.5e9  # driver, libraries, communication buffers
-    reports_context: bool = True  # whether its users quote memory with the context (nvidia-smi) or without
+    context_bytes: float = 2.5e9  # driver, libraries and their workspaces
+    communicator_bytes: float = 0.0  # of one communicator; a device has one per parallel axis
+    reports: str = "device"  # what its users quote as memory, one of MEMORY_FIGURES
     balanced_stages: bool = False  # stages are cut by work, the head counted, not by layers
     activations: float = 1.0  # kept for backward, relative to fused kernels that keep each tensor once
     quantized_inputs: bool = False  # in fp8, linears keep their inputs for backward in one byte, not two
@@ -98,6 +105,11 @@ class Stack:
     capability: Capability = ANY  # what it can run
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
+
+    @property
+    def live_logits_bytes(self) -> float:
+        """Per logit alive at the peak, with the loss as this stack computes it."""
+        return min(self.logits_bytes, FUSED_LOGITS_BYTES) if self.fused_loss else self.logits_bytes
 
 
 # Software of recommenders (PyTorch with fused tables). Its constants are stated, not fitted: no published run

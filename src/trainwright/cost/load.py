@@ -13,7 +13,7 @@ from trainwright.cost.fabric import DEFAULTS, Fabric
 from trainwright.cost.memory_risk import UNKNOWN_SPREAD, MemorySpread
 from trainwright.errors import BadInput, UnknownName
 from trainwright.output_file import save_text
-from trainwright.stack.load import capability_of, stack_entries
+from trainwright.stack.load import capability_of, kin_of
 
 _CATALOG = Path(__file__).parents[1] / "catalog"
 CALIBRATION = _CATALOG / "calibration.toml"
@@ -67,15 +67,16 @@ class Constants:
 
         An older release (`torchtitan@0.2.2`) has the constants of its stack and its own capability.
         """
-        stack = name.partition("@")[0]
-        return replace(self._numbers(stack), name=name, capability=capability_of(name))
+        stack, capability = name.partition("@")[0], capability_of(name)
+        fused = capability.has_fused_loss()
+        return replace(self._numbers(stack), name=name, capability=capability, fused_loss=fused)
 
     def _numbers(self, name: str) -> Stack:
         if name in self.stacks:
             return self.stacks[name]
         if name in _STATED:
             return _STATED[name]
-        kin = stack_entries()[name].constants if name in stack_entries() else ""
+        kin = kin_of(name)
         basis = kin if kin in self.stacks else GENERIC
         return replace(self.stacks[basis], basis=basis, runs=0)
 
@@ -162,6 +163,7 @@ def _fields(value: Efficiency | Stack | Fabric | Interval | MemorySpread) -> dic
         "capability",
         "optimizer",
         "grad_dtype",
+        "fused_loss",
         "kernels",
         "table",
         "buffered",

@@ -17,6 +17,8 @@ from trainwright.program.step import GRADIENT, STATE_GRADIENT, Step, Value
 from trainwright.program.table import FROM_THE_START
 from trainwright.program.values import held_bytes
 
+AXIS_CAUSES = ("tp", "pp", "cp", "ep", "dp")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
@@ -53,9 +55,28 @@ def _state(program: Program, places: Places) -> Iterator[Buffer]:
                     sums[(place, what)] = sums.get((place, what), 0.0) + size
     for (place, what), size in sums.items():
         yield Buffer(place=place, size_bytes=size, category=what, writer=FROM_THE_START)
+    stack, causes = program.setting.stack, _causes(program, places)
     for place in range(len(places.devices)):
-        context = program.setting.stack.context_bytes
-        yield Buffer(place=place, size_bytes=context, category="buffers", writer=FROM_THE_START)
+        size = stack.context_bytes + stack.communicator_bytes * len(causes.get(place, ()))
+        yield Buffer(place=place, size_bytes=size, category="buffers", writer=FROM_THE_START)
+
+
+def _causes(program: Program, places: Places) -> dict[int, set[str]]:
+    """For which parallel axes each place communicates."""
+    found: dict[int, set[str]] = {}
+    if not program.setting.stack.communicator_bytes:
+        return found
+    seen: set[tuple[str, int]] = set()
+    for route in program.routes:
+        for step in route.steps:
+            devices = step.mesh.devices
+            moves = step.cause in AXIS_CAUSES and step.kind not in LOCAL
+            if not moves or len(devices) < 2 or (step.cause, id(devices)) in seen:
+                continue
+            seen.add((step.cause, id(devices)))
+            for place in places.covered(devices):
+                found.setdefault(place, set()).add(step.cause)
+    return found
 
 
 def _values(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:
@@ -146,7 +167,7 @@ def _size(
         # Of logits the stack keeps copies in several precisions; they are counted once, at the logits.
         plain = not value.name.startswith(GRADIENT)
         return (
-            size * stack.logits_bytes / program.setting.machine.element_bytes if plain else 0.0
+            size * stack.live_logits_bytes / program.setting.machine.element_bytes if plain else 0.0
         ), "activations"
     saved = any(program.routes[route].steps[n].phase in "IWR" for n in readers)
     if not saved or value.name.startswith(GRADIENT):

@@ -96,7 +96,12 @@ class Capability:
     models: tuple[str, ...] = ()  # the catalog models that it ships; none stated: by features
     kinds: tuple[str, ...] = ()  # kinds of models that it trains; none stated: any
     lacks: tuple[str, ...] = ()  # model features that it has no setting for
+    fused_loss_since: str = ""  # date from which its loss keeps no fp32 copies of logits; "": it keeps them
     state: StateLayout = field(default_factory=StateLayout)
+
+    def has_fused_loss(self, date: str = "") -> bool:
+        """Whether the loss is fused in this release, or in the software of an ISO date."""
+        return bool(self.fused_loss_since) and (date or self.date) >= self.fused_loss_since
 
     @property
     def title(self) -> str:

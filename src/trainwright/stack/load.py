@@ -14,7 +14,7 @@ from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
 
 _STACKS = Path(__file__).parents[1] / "catalog" / "stacks"
-_ENTRY_KEYS = ("name", "aliases", "description", "source", "constants", "capability")
+_ENTRY_KEYS = ("name", "aliases", "forks", "description", "source", "constants", "capability")
 _OWN = ("stack",)  # of Capability, set from the entry's name
 _NAMED = {
     "optimizers": OPTIMIZERS, "sharded_optimizers": OPTIMIZERS, "fsdp_optimizers": OPTIMIZERS,
@@ -27,6 +27,7 @@ _WRITTEN = {each.name: each for each in fields(Capability) if each.name not in _
 class StackEntry:
     """What the catalog says about a stack; `constants` names the stack whose numbers it may borrow.
 
+    `forks` is software built on it that has no entry: it borrows both numbers and capability.
     `capability` is the newest release's; `releases` has every release by name, the newest first.
     """
 
@@ -36,6 +37,7 @@ class StackEntry:
     capability: Capability
     releases: Mapping[str, Capability]
     aliases: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
     constants: str = ""
 
 
@@ -67,10 +69,17 @@ def stack_name(text: str) -> str:
     return f"{entry.name}@{release}"
 
 
+def kin_of(name: str) -> str:
+    """The stack whose numbers another one borrows while it has none of its own; empty if there is none."""
+    if name in stack_entries():
+        return stack_entries()[name].constants
+    return next((entry.name for entry in stack_entries().values() if name in entry.forks), "")
+
+
 def capability_of(name: str) -> Capability:
     """What a stack can run, by its catalog name, with or without a release; any software's if unknown."""
     stack, _, release = name.partition("@")
-    entry = stack_entries().get(stack)
+    entry = stack_entries().get(stack) or stack_entries().get(kin_of(stack))
     if entry is None:
         return Capability(stack=stack)
     return entry.releases[release] if release else entry.capability
@@ -89,8 +98,10 @@ def _entry(path: Path) -> StackEntry:
         if changed.release != older.stem.partition("@")[2]:
             raise BadInput(f"{older.name}: release", changed.release, "is not the file's", "name them alike")
         releases[changed.release] = changed
-    aliases = tuple(values.pop("aliases", ()))
-    return StackEntry(**values, aliases=aliases, capability=newest, releases=MappingProxyType(releases))
+    aliases, forks = (tuple(values.pop(key, ())) for key in ("aliases", "forks"))
+    return StackEntry(
+        **values, aliases=aliases, forks=forks, capability=newest, releases=MappingProxyType(releases)
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from trainwright.cost.chosen_optimizer import with_optimizer
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
-from trainwright.estimate.types import Job
+from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
 from trainwright.search.space import Space, legal_strategies
@@ -24,6 +24,9 @@ from trainwright.stack.load import stack_name as catalog_stack
 from trainwright.validate.rows import Case, Row, parse_case
 
 Array = NDArray[np.float64]
+# Without fused or compiled kernels a gated feed-forward keeps silu(gate) too: 164 instead of 136 KiB per
+# token and layer of Llama 3 8B.
+EAGER_ACTIVATIONS = 1.2
 PUBLISHED = (
     Path(__file__).parents[1] / "catalog" / "published.csv"
 )  # a few hundred published runs, each cited
@@ -54,10 +57,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
-    """Step time and memory of each row, of its best feasible candidate: `chosen` among its group's."""
+    """Step time and memory of each row, of its best feasible candidate: `chosen` among its group's.
+
+    `memory_bytes` is what the row's source would quote, `needed_bytes` what the device must hold.
+    """
 
     step_s: Array
     memory_bytes: Array
+    needed_bytes: Array
     fits: NDArray[np.bool_]
     chosen: NDArray[np.int64]
 
@@ -162,21 +169,30 @@ def predict(
 ) -> Predictions:
     """Predictions for all rows, or for those of some groups (the others are not a number)."""
     step = np.full(len(dataset.rows), np.nan)
-    memory = np.full(len(dataset.rows), np.nan)
+    memory, needed = np.full(len(dataset.rows), np.nan), np.full(len(dataset.rows), np.nan)
     fits = np.zeros(len(dataset.rows), dtype=bool)
     chosen = np.zeros(len(dataset.rows), dtype=np.int64)
     for index in range(len(dataset.groups)) if groups is None else groups:
         group = dataset.groups[index]
         indices = list(group.indices)
         job = group_job(group, stack_of(group.stack), efficiency_of(group.case.cluster.device))
-        step[indices], memory[indices], fits[indices], chosen[indices] = _predict_group(group, job)
-    return Predictions(step_s=step, memory_bytes=memory, fits=fits, chosen=chosen)
+        result, best = _best_candidates(group, job)
+        step[indices], fits[indices], chosen[indices] = result.step_s[best], result.feasible[best], best
+        needed[indices] = result.total_bytes[best]
+        memory[indices] = as_reported(result, group.case.figure or job.stack.reports)[best]
+    return Predictions(step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen)
 
 
 def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
     """What is asked of an estimate for all candidates of a group."""
     case = group.case
-    stack = with_optimizer(replace(stack, attention=case.attention), case.optimizer, case.grad_dtype)  # type: ignore[arg-type]
+    stack = replace(
+        stack,
+        attention=case.attention,  # type: ignore[arg-type]
+        fused_loss=stack.fused_loss if case.fused_loss is None else case.fused_loss,
+        activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
+    )
+    stack = with_optimizer(stack, case.optimizer, case.grad_dtype)
     return Job(
         graph=case.graph,
         cluster=case.cluster,
@@ -187,7 +203,8 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
     )
 
 
-def _predict_group(group: Group, job: Job) -> tuple[Array, Array, NDArray[np.bool_], NDArray[np.int64]]:
+def _best_candidates(group: Group, job: Job) -> tuple[Estimates, NDArray[np.int64]]:
+    """The estimates of a group's candidates, and the best one of each row."""
     result = estimate(job, group.candidates, detail=False)
     starts = np.concatenate([[0], np.cumsum(group.counts)[:-1]])
     # The fastest candidate that fits. If none does, the run needed less memory than we think: the fastest
@@ -198,8 +215,13 @@ def _predict_group(group: Group, job: Job) -> tuple[Array, Array, NDArray[np.boo
         fit, result.step_s, np.where(result.total_bytes <= 1.15 * least, 1e9 + result.step_s, 1e18)
     )
     best = np.array([a + np.argmin(rank[a : a + n]) for a, n in zip(starts, group.counts, strict=True)])
-    hidden = 0.0 if job.stack.reports_context else job.stack.context_bytes
-    return result.step_s[best], result.total_bytes[best] - hidden, fit[best], best
+    return result, best
+
+
+def as_reported(result: Estimates, figure: str) -> Array:
+    """Predicted peak memory as a figure that sources quote counts it."""
+    left_out = {"allocated": ("buffers", "reserve"), "reserved": ("buffers",)}.get(figure, ())
+    return np.asarray(result.total_bytes - sum((result.memory_bytes[name] for name in left_out), np.zeros(1)))
 
 
 def _group_key(case: Case) -> object:
@@ -215,6 +237,9 @@ def _group_key(case: Case) -> object:
         case.seq,
         case.optimizer,
         case.grad_dtype,
+        case.figure,
+        case.fused_loss,
+        case.is_eager,
     )
 
 

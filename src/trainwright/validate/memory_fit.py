@@ -32,7 +32,9 @@ MEMORY_SPREAD: Mapping[str, float] = {
 # A share, of itself; fitted only where the prior sets it.
 OPTIONAL_SPREAD: Mapping[str, float] = {"gathered_inputs": 0.5}
 # Not fitted, but set with an eye on the tables: a stack that is left out loses them with its numbers.
-CHOSEN = ("gradient_bytes", "splits_logits")
+CHOSEN: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("aleph-alpha-scaling", "aleph-alpha-scaling-rms"), ("gradient_bytes", "splits_logits")
+)
 _DOUBTFUL = 0.5  # weight of a failure whose source does not tell crashes from memory errors
 _ROUNDS = 12
 
@@ -51,25 +53,24 @@ def fit_memory(dataset: Dataset, prior: Constants, say: Say, start: Constants | 
     """The prior with each stack's constants of memory fitted to its rows, and their median as generic."""
     rows, names = ran(dataset) | failed(dataset), stacks_of(dataset)
     stacks = _fitted(dataset, prior, rows, set(names[rows]), say, start)
-    return _with_generic(replace(prior, stacks={**prior.stacks, **stacks}), set(names[bounded(dataset)]))
+    fitted = replace(prior, stacks={**prior.stacks, **stacks})
+    return _with_generic(fitted, prior, set(names[bounded(dataset)]))
 
 
 def leave_out_memory(dataset: Dataset, prior: Constants, whole: Constants, source: str) -> Constants:
     """The constants with those of memory fitted without one source.
 
-    A stack that no other source has loses its numbers, and what was chosen for it, and becomes generic: the
-    median of those that remain. It keeps what its software is documented to do.
+    A stack that no other source has loses its numbers, and what was chosen for it: it gets its priors,
+    moved as those of the stacks that remain were. It keeps what its software is documented to do.
     """
     names, others = stacks_of(dataset), sources(dataset) != source
     rows = (ran(dataset) | failed(dataset)) & others
     touched, left = set(names[~others]) & set(prior.stacks), set(names[rows])
     stacks = _fitted(dataset, prior, rows, touched & left, lambda text: None, whole)
-    result = _with_generic(
-        replace(whole, stacks={**whole.stacks, **stacks}), set(names[bounded(dataset) & others])
-    )
-    plain = result.stacks[GENERIC]
-    numbers = {name: getattr(plain, name) for name in (*MEMORY_SPREAD, *OPTIONAL_SPREAD, *CHOSEN)}
-    lost = {name: replace(result.stacks[name], **numbers) for name in touched - left}
+    known = set(names[bounded(dataset) & others])
+    result = _with_generic(replace(whole, stacks={**whole.stacks, **stacks}), prior, known)
+    moves = _moves(result, prior, known)
+    lost = {name: _without_own(result.stacks[name], prior.stacks[name], moves) for name in touched - left}
     return replace(result, stacks={**result.stacks, **lost})
 
 
@@ -86,14 +87,35 @@ def _fitted(
     return result
 
 
-def _with_generic(constants: Constants, known: set[str]) -> Constants:
-    """The constants with the generic stack at the median of those whose memory is bounded from both sides."""
-    fitted = [stack for name, stack in constants.stacks.items() if name in known and name != GENERIC]
-    if not fitted:
-        return constants
-    middle = {name: median(getattr(stack, name) for stack in fitted) for name in MEMORY_SPREAD}
-    generic = replace(constants.stacks[GENERIC], **middle)
+def _with_generic(constants: Constants, prior: Constants, known: set[str]) -> Constants:
+    """The constants with the generic stack moved as those were whose memory is bounded from both sides."""
+    moves = _moves(constants, prior, known)
+    generic = _with_moves(constants.stacks[GENERIC], prior.stacks[GENERIC], moves)
     return replace(constants, stacks={**constants.stacks, GENERIC: generic})
+
+
+def _moves(constants: Constants, prior: Constants, known: set[str]) -> Mapping[str, float]:
+    """By what factor the fit moved each number from its prior, in the median over known stacks."""
+    names = sorted(known & set(prior.stacks) - {GENERIC})
+    pairs = [(constants.stacks[name], prior.stacks[name]) for name in names]
+    return {
+        field: median(getattr(fitted, field) / getattr(start, field) for fitted, start in pairs)
+        for field in (MEMORY_SPREAD if pairs else ())
+    }
+
+
+def _with_moves(stack: Stack, prior: Stack, moves: Mapping[str, float]) -> Stack:
+    """A stack with its prior's numbers of memory, each moved by its factor."""
+    changes = {field: factor * getattr(prior, field) for field, factor in moves.items()}
+    return replace(stack, **changes)
+
+
+def _without_own(stack: Stack, prior: Stack, moves: Mapping[str, float]) -> Stack:
+    """A stack as if its rows had not been seen."""
+    plain = Stack(name="")
+    stated = {field: getattr(prior, field) for field in OPTIONAL_SPREAD}
+    chosen = {field: getattr(plain, field) for field in CHOSEN.get(stack.name, ())}
+    return replace(_with_moves(stack, prior, moves), **stated, **chosen)
 
 
 def memory_problem(dataset: Dataset, prior: Constants, rows: Mask, name: str) -> Problem:
@@ -102,7 +124,7 @@ def memory_problem(dataset: Dataset, prior: Constants, rows: Mask, name: str) ->
     trusted = np.where(["crashed" in outcome(row) for row in dataset.rows], _DOUBTFUL, 1.0)
 
     def observe(predictions: Predictions, constants: Constants) -> Array:
-        filled = filled_shares(dataset, predictions, constants)
+        filled = filled_shares(dataset, predictions)
         return np.asarray(np.log(np.concatenate([predictions.memory_bytes, filled])))
 
     return Problem(
@@ -114,14 +136,12 @@ def memory_problem(dataset: Dataset, prior: Constants, rows: Mask, name: str) ->
     )  # fmt: skip
 
 
-def filled_shares(dataset: Dataset, predictions: Predictions, constants: Constants) -> Array:
+def filled_shares(dataset: Dataset, predictions: Predictions) -> Array:
     """Bytes that each row needs, of its device's; 1 where a row is held to fail for another reason."""
-    hidden, room = np.zeros(len(dataset.rows)), np.full(len(dataset.rows), np.nan)
+    room = np.full(len(dataset.rows), np.nan)
     for group in dataset.groups:
-        stack, at = constants.stack(group.stack), list(group.indices)
-        hidden[at] = 0.0 if stack.reports_context else stack.context_bytes
-        room[at] = group.case.cluster.device.memory[0].usable_bytes
-    filled = (predictions.memory_bytes + hidden) / room
+        room[list(group.indices)] = group.case.cluster.device.memory[0].usable_bytes
+    filled = predictions.needed_bytes / room
     return np.where(~predictions.fits & (filled < 1.0), 1.0, filled)
 
 

@@ -23,7 +23,9 @@ from trainwright.plan.recompute_policies import (
     megatron_norm,
 )
 from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.search.space import layer_count
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
+from trainwright.validate.row_software import row_software
 
 Row = Mapping[str, str]
 
@@ -65,6 +67,9 @@ class Case:
     memory_gib: float | None
     optimizer: str = ""  # as stated
     grad_dtype: str = ""
+    figure: str = ""  # what its memory counts, one of MEMORY_FIGURES; "": what the stack's users quote
+    fused_loss: bool | None = None
+    is_eager: bool = False
 
 
 def parse_case(row: Row) -> Case:
@@ -73,6 +78,7 @@ def parse_case(row: Row) -> Case:
     framework = _text(row, "framework") or _framework_of(row)
     graph = _graph(row)
     _refuse_unmodelled(row)
+    software = row_software(row, framework, graph.name)
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
@@ -86,8 +92,11 @@ def parse_case(row: Row) -> Case:
         fixed=_knobs(row, devices, graph),
         step_time_s=_number(row, "step_time_s"),
         memory_gib=_number(row, "memory_gib"),
-        optimizer=_listed(row, "optimizer", OPTIMIZERS),
-        grad_dtype=_listed(row, "grad_dtype", GRADIENT_BYTES),
+        optimizer=_listed("optimizer", software.optimizer, OPTIMIZERS),
+        grad_dtype=_listed("grad_dtype", software.grad_dtype, GRADIENT_BYTES),
+        figure=software.figure,
+        fused_loss=software.fused_loss,
+        is_eager=software.is_eager,
     )
 
 
@@ -106,9 +115,8 @@ def _text(row: Row, name: str) -> str:
     return (value or "").strip()
 
 
-def _listed(row: Row, name: str, known: Mapping[str, object]) -> str:
+def _listed(name: str, text: str, known: Mapping[str, object]) -> str:
     """A name that must be known, or nothing where the cell is empty."""
-    text = _text(row, name).lower()
     if text and text not in known:
         raise _bad(name, text, f"is none of {', '.join(known)}")
     return text
@@ -195,10 +203,19 @@ def _knobs(row: Row, devices: int, graph: Graph) -> dict[str, tuple[int, ...]]:
         fixed["sp"] = (int(_flag("sequence_parallel", sequence) and _known(fixed, "tp") > 1),)
     if recompute := _text(row, "recompute").lower():
         fixed["recompute"] = (RECOMPUTES.index(_recompute(recompute, row, graph)),)
-        if layers := re.search(r"num_layers=(\d+)", _text(row, "recompute_detail")):
-            fixed["recompute_layers"] = (int(layers[1]),)
+        if layers := _recomputed_layers(_text(row, "recompute_detail"), layer_count(graph)):
+            fixed["recompute"] = (RECOMPUTES.index("full"),)
+            fixed["recompute_layers"] = (layers,)
     fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
     return fixed
+
+
+def _recomputed_layers(detail: str, layers: int) -> int:
+    """How many layers a row recomputes whole (`num_layers=2`, `every 2nd layer`); 0 if it does not say."""
+    if counted := re.search(r"num_layers=(\d+)", detail):
+        return int(counted[1])
+    every = re.search(r"every (\d+)(?:st|nd|rd|th) (?:layer|block)", detail)
+    return max(layers // int(every[1]), 1) if every and int(every[1]) > 1 else 0
 
 
 def _zero(text: str) -> int:

@@ -1,0 +1,95 @@
+"""What a row of a table of runs tells of its software besides a strategy's knobs: release, kernels, state."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from trainwright.search.published_recipe import PublishedRecipe, load_recipes
+from trainwright.stack.load import capability_of
+
+Row = Mapping[str, str]
+
+_FIGURES = (
+    ("allocated", r"allocated|peak printed"),
+    ("reserved", r"reserved"),
+    ("device", r"-smi|of hbm|\bmem (?:printed )?\d+/\d+"),
+)  # what words of a row's notes say that its memory counts
+_FUSED_LOSS = r"fused (?:cross[- ]entropy|ce\b)|chunked (?:cross[- ]entropy|ce\b|loss)"
+_EAGER = r"\beager\b"
+_BRIDGE = "megatron-bridge"
+_MOMENTS = {"": "precision-aware", "bf16": "precision-aware-bf16", "fp8": "precision-aware-fp8"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSoftware:
+    """What is known of a run's software; empty or None where nothing is."""
+
+    figure: str = ""  # what its memory counts, one of MEMORY_FIGURES
+    fused_loss: bool | None = None
+    is_eager: bool = False  # unfused kernels, where the stack compiles or fuses
+    optimizer: str = ""
+    grad_dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeState:
+    """What recipes say of state and loss; empty where their software's default holds."""
+
+    optimizer: str = ""
+    grad_dtype: str = ""
+    fused_loss: bool = False
+
+
+def row_software(row: Row, framework: str, model: str) -> RowSoftware:
+    """What a row states, or the recipes of the software it names for the same model."""
+    notes = " ".join(row.get(name) or "" for name in ("notes", "other_knobs", "inferred")).lower()
+    optimizer, grad_dtype = ((row.get(name) or "").strip().lower() for name in ("optimizer", "grad_dtype"))
+    usual = recipe_state(model) if _is_bridge(row) else RecipeState()
+    fused = _fused_loss(framework, notes, release_date(row.get("release") or ""))
+    return RowSoftware(
+        figure=next((name for name, words in _FIGURES if re.search(words, notes)), ""),
+        fused_loss=fused or usual.fused_loss or fused,
+        is_eager=re.search(_EAGER, notes) is not None,
+        optimizer=optimizer or usual.optimizer,
+        grad_dtype=grad_dtype or usual.grad_dtype,
+    )
+
+
+def release_date(release: str) -> str:
+    """The year and month that a release's text states, as `2025-06` (`2025` without a month), or nothing."""
+    found = re.search(r"(20\d\d)(?:-?(0[1-9]|1[0-2]))?(?!\d{3})", release)
+    if not found:
+        return ""
+    return f"{found[1]}-{found[2]}" if found[2] else found[1]
+
+
+def _fused_loss(framework: str, notes: str, date: str) -> bool | None:
+    if re.search(_FUSED_LOSS, notes):
+        return True
+    capability = capability_of(framework)
+    return capability.has_fused_loss(date) if date and capability.fused_loss_since else None
+
+
+def _is_bridge(row: Row) -> bool:
+    """Whether a run is of Megatron-Bridge, whose recipes state what its tables leave out."""
+    words = " ".join(row.get(name) or "" for name in ("framework", "source", "citation")).lower()
+    return _BRIDGE in words
+
+
+@cache
+def recipe_state(model: str) -> RecipeState:
+    """What most of Megatron-Bridge's recipes of a model say, or most of all its recipes."""
+    recipes = [each for each in load_recipes() if each.stack == _BRIDGE and each.workload != "lora"]
+    own = [each for each in recipes if each.model == model] or recipes
+    states = [(_optimizer(each), _grad_dtype(each), "cross_entropy" in each.other) for each in own]
+    optimizer, grad_dtype, fused_loss = max(set(states), key=lambda state: (states.count(state), state))
+    return RecipeState(optimizer=optimizer, grad_dtype=grad_dtype, fused_loss=fused_loss)
+
+
+def _optimizer(recipe: PublishedRecipe) -> str:
+    return _MOMENTS.get(recipe.exp_avg_dtype, "") if recipe.precision_aware else ""
+
+
+def _grad_dtype(recipe: PublishedRecipe) -> str:
+    return "bf16" if recipe.grad_dtype == "bf16" else ""
