@@ -11,7 +11,7 @@ ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate bench bench-run measure agreement coupling zoo recipes architectures fuzz closure clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes architectures fuzz closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -50,6 +50,9 @@ check: .venv/.installed-dev  ## lint, format, types
 
 calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION
 	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
+
+calibrate-memory: .venv/.installed-dev  ## fit only what memory depends on, and docs/memory_accuracy.md: a few minutes
+	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION) --memory-only
 
 bench: .venv/.installed-dev  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/reference_agreement.py

@@ -7,18 +7,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trainwright.cost.load import CALIBRATION, PRIOR, load_constants, save_constants
+from trainwright.cost.load import CALIBRATION, PRIOR, Constants, load_constants, save_constants
 from trainwright.errors import TrainwrightError
 from trainwright.output_file import save_text
 from trainwright.validate.accuracy import Evidence, render_accuracy
-from trainwright.validate.calibrate import time_problem, timed, with_generic
+from trainwright.validate.calibrate import OPTIONAL_SPREAD, STACK_SPREAD, time_problem, timed, with_generic
 from trainwright.validate.collective_fit import judge_fabrics
 from trainwright.validate.collective_rows import load_collectives
-from trainwright.validate.dataset import build_dataset, load_rows, predict
+from trainwright.validate.dataset import Dataset, build_dataset, load_rows, predict
 from trainwright.validate.held_out import hold_out, intervals
+from trainwright.validate.memory_check import hold_out_memory, render_memory_check
 from trainwright.validate.memory_fit import fit_memory, leave_out_memory
 from trainwright.validate.memory_spread import memory_spreads
-from trainwright.validate.problem import solve, with_values
+from trainwright.validate.problem import Say, solve, with_values
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,9 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--page", type=Path, default=Path("docs/accuracy.md"), help="where the tables of errors go"
     )
+    parser.add_argument(
+        "--memory-page",
+        type=Path,
+        default=Path("docs/memory_accuracy.md"),
+        help="where the tables of memory and OOM risk go",
+    )
+    parser.add_argument(
+        "--memory-only", action="store_true", help="fit what memory depends on and keep constants of time"
+    )
     options = parser.parse_args(arguments)
     try:
-        calibrate(options)
+        calibrate_memory(options) if options.memory_only else calibrate(options)
     except TrainwrightError as error:
         print(f"calibrate: {error}", file=sys.stderr)
         return 1
@@ -45,14 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    """Fit the constants to the tables of a folder and write them, with the page on their accuracy."""
+    """Fit the constants to the tables of a folder and write them, with the pages on their accuracy."""
     tables, out, page = options.tables, options.out, options.page
-    start = load_constants(options.start) if options.start else None
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"[{time.monotonic() - started:5.0f} s] {text}", file=sys.stderr, flush=True)
-
+    start, say = load_constants(options.start) if options.start else None, _progress()
     prior = load_constants(PRIOR)
     collectives = judge_fabrics(load_collectives(tables / "collectives.csv"), prior.fabrics)
     prior = replace(prior, fabrics=collectives.fabrics)
@@ -65,9 +70,8 @@ def calibrate(options: argparse.Namespace) -> None:
     whole = solve(time_problem(dataset, sized, rows), options.rounds, say, start)
     fitted = with_generic(with_values(sized, whole.parameters, whole.x), dataset, rows)
     held = hold_out(dataset, outcomes, partial(leave_out_memory, outcomes, prior, sized), whole, say)
-    sized_bytes = predict(outcomes, fitted.stack, fitted.efficiency).memory_bytes
-    spreads = memory_spreads(outcomes, sized_bytes, held.memory_bytes)
-    constants = replace(fitted, intervals=intervals(dataset, held), memory_spreads=spreads)
+    fitted = replace(fitted, intervals=intervals(dataset, held))
+    constants = _with_spreads(outcomes, prior, fitted, options.memory_page, say)
     save_constants(out, constants)
     evidence = Evidence(
         dataset=dataset,
@@ -78,7 +82,50 @@ def calibrate(options: argparse.Namespace) -> None:
         collectives=collectives,
     )
     save_text(page, render_accuracy(evidence))
-    say(f"wrote {out} and {page}")
+    say(f"wrote {out}, {page} and {options.memory_page}")
+
+
+def calibrate_memory(options: argparse.Namespace) -> None:
+    """Fit the constants of memory and their spread anew; those of time stay as they are."""
+    tables, say, known = options.tables, _progress(), load_constants(options.start or CALIBRATION)
+    prior = _timed_prior(known)
+    outcomes = build_dataset(
+        (*load_rows(tables / "runs_v2.csv"), *load_rows(tables / "oom_v2.csv")), prior.stack
+    )
+    say(f"{len(outcomes.rows)} runs and failures in {len(outcomes.groups)} groups")
+    fitted = fit_memory(outcomes, prior, say, known)
+    save_constants(options.out, _with_spreads(outcomes, prior, fitted, options.memory_page, say))
+    say(f"wrote {options.out} and {options.memory_page}")
+
+
+def _timed_prior(known: Constants) -> Constants:
+    """The prior of memory, with constants of time that were fitted before."""
+    prior, times = load_constants(PRIOR), (*STACK_SPREAD, *OPTIONAL_SPREAD, "runs")
+    stacks = {
+        name: replace(stack, **{each: getattr(known.stacks[name], each) for each in times})
+        if name in known.stacks
+        else stack
+        for name, stack in prior.stacks.items()
+    }
+    return replace(known, stacks=stacks)
+
+
+def _with_spreads(outcomes: Dataset, prior: Constants, fitted: Constants, page: Path, say: Say) -> Constants:
+    """The constants with the spread of memory, and the page on it written."""
+    held = hold_out_memory(outcomes, prior, fitted, say)
+    own = predict(outcomes, fitted.stack, fitted.efficiency).memory_bytes
+    spreads = memory_spreads(outcomes, own, held.memory_bytes)
+    save_text(page, render_memory_check(outcomes, held, spreads))
+    return replace(fitted, memory_spreads=spreads)
+
+
+def _progress() -> Say:
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - started:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+    return say
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def memory_spreads(
     shrunk towards the other as if that were one more source. Sources count alike.
     """
     peaks, names, every = measured(outcomes)["memory_bytes"], stacks_of(outcomes), sources(outcomes)
-    unknown = _spread(np.log(peaks / held_out_bytes), every, np.isfinite(held_out_bytes))
+    unknown = held_out_spread(outcomes, held_out_bytes, np.isfinite(held_out_bytes))
     found = {UNKNOWN: unknown}
     ratio = np.log(peaks / fitted_bytes)
     for stack in sorted(set(names[np.isfinite(ratio)])):
@@ -39,6 +39,12 @@ def memory_spreads(
             rows=spread.rows + int((failed(outcomes) & own).sum()),
         )
     return found
+
+
+def held_out_spread(outcomes: Dataset, held_out_bytes: Array, chosen: Mask) -> MemorySpread:
+    """The spread of some rows by predictions that did not see their source."""
+    ratio = np.log(measured(outcomes)["memory_bytes"] / held_out_bytes)
+    return _spread(ratio, sources(outcomes), chosen)
 
 
 def _spread(ratio: Array, every: NDArray[np.str_], chosen: Mask) -> MemorySpread:
