@@ -39,7 +39,7 @@ def test_moments_have_the_dtypes_that_a_recipe_states(
     changes: dict[str, object], name: str, optimizer_bytes: float
 ) -> None:
     assert optimizer_name(recipe(optimizer="adam", **changes)) == name
-    assert widths(**changes).optimizer == optimizer_bytes
+    assert widths("hopper", **changes).optimizer == optimizer_bytes
 
 
 @pytest.mark.parametrize(
