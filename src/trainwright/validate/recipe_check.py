@@ -124,7 +124,7 @@ def _why(each: CheckedRecipe) -> str:
         return "; ".join(each.predicted.broken)
     state = each.predicted.state_bytes / GIB
     if each.predicted.state_bytes > each.predicted.usable_bytes:
-        return f"weights, gradients and optimizer alone are {state:,.0f}"
+        return f"state alone, with what ZeRO-3 gathers, {state:,.0f}"
     rest = each.predicted.activation_bytes / GIB
     return f"state {state:,.0f}, activations and logits {rest:,.0f}"
 
