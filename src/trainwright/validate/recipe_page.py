@@ -161,7 +161,7 @@ _CHECK = """## Legality and memory
 Every recipe as a job of its own: its devices, device, sequence length, batch and precision, with its own
 optimizer, dtypes of moments and gradients, low-precision weights and cross entropy. The figures rest on the
 constants of the day, so run `make recipes` after `make calibrate`. Every recipe that could be checked is
-counted, and none is removed for failing. The recipes come without measurements, so some may not run as stated.
+counted, and none is removed for failing. They come without measurements, so some may not run as stated.
 A recipe without a device count is not checked where it shards state over all devices, since their number
 decides on memory. `make recipe-winners` compares each with the first plan for its question.
 `report/recipe_risk.csv` has every row.
