@@ -11,7 +11,7 @@ ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes architectures fuzz closure clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes recipe-winners architectures fuzz closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -81,7 +81,11 @@ zoo: .venv/.installed  ## docs/zoo.md: every plan by name, with its schedule dra
 	$(BIN)/python docs/make_zoo.py
 
 recipes: .venv/.installed  ## the catalog's published recipes and docs/recipes.md, from the table under ECOSYSTEM
-	$(BIN)/python -m trainwright.validate.recipe_table $(ECOSYSTEM)
+	mkdir -p report
+	$(BIN)/python -m trainwright.validate.recipe_table $(ECOSYSTEM) --report report/recipe_risk.csv
+
+recipe-winners: .venv/.installed  ## whether the first plan is ever predicted slower than a published recipe
+	$(BIN)/python -m trainwright.validate.recipe_winner
 
 architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of 150 architectures under 9 plans; continues
 	$(BIN)/python docs/make_architectures.py

@@ -14,7 +14,7 @@ _EQUAL = 0.0005  # gain below which two steps are shown as equally long
 
 def recipe_lines(found: RecipeComparison) -> tuple[str, ...]:
     """Which recipe, what is predicted of it here, and how the best plan compares."""
-    return (_case(found), _prediction(found), *_gain(found), *_left_out(found))
+    return (_case(found), _prediction(found), *_own_state(found), *_gain(found), *_left_out(found))
 
 
 def today_line(found: RecipeComparison, step_s: float) -> str:
@@ -38,6 +38,15 @@ def _prediction(found: RecipeComparison) -> str:
         f"{found.tokens_per_s_per_device:,.0f} tok/s/device, {render_bytes(found.total_bytes)}, "
         f"OOM risk {render_risk(found.oom_risk)}."
     )
+
+
+def _own_state(found: RecipeComparison) -> Iterator[str]:
+    if own := found.own:
+        yield (
+            f"That is with the state of our plans; with its own ({own.words}): "
+            f"{render_duration(own.step_s)} per step, {render_bytes(own.total_bytes)}, "
+            f"OOM risk {render_risk(own.oom_risk)}."
+        )
 
 
 def _gain(found: RecipeComparison) -> Iterator[str]:

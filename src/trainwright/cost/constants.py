@@ -93,7 +93,7 @@ class Stack:
     reports: str = "device"  # what its users quote as memory, one of MEMORY_FIGURES
     balanced_stages: bool = False  # stages are cut by work, the head counted, not by layers
     activations: float = 1.0  # kept for backward, relative to fused kernels that keep each tensor once
-    quantized_inputs: bool = False  # in fp8, linears keep their inputs for backward in one byte, not two
+    quantized_inputs: bool = False  # in fp8 and fp4, linears keep their inputs for backward quantized
     gathered_inputs: float = (
         0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
     )

@@ -24,7 +24,8 @@ _KERNELS: Mapping[str, float] = {
 _UNFUSED_ATTENTION_KERNELS = 6.0
 ROW_STATE_BYTES = 4.0  # of a table's row: the moment of row-wise Adagrad, in fp32
 _ROUTER_KERNELS = 8.0
-FP8_BYTES = DTYPE_BYTES["fp8"]  # of an input that a linear keeps quantized
+# Bytes of an input that a linear keeps quantized; nvfp4 has a scale of one byte per 16 elements.
+KEPT_INPUT_BYTES: Mapping[str, float] = {"fp8": DTYPE_BYTES["fp8"], "fp4": DTYPE_BYTES["fp4"] + 1.0 / 16.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +49,13 @@ class Machine:
 
     @property
     def quantizes_inputs(self) -> bool:
-        """Whether linears keep their inputs for backward in fp8."""
-        return self.stack.quantized_inputs and self.precision == "fp8"
+        """Whether linears keep their inputs for backward in fp8 or fp4."""
+        return self.stack.quantized_inputs and self.precision in KEPT_INPUT_BYTES
+
+    @property
+    def kept_input_width(self) -> float:
+        """How wide a quantized input is, relative to the compute dtype."""
+        return KEPT_INPUT_BYTES.get(self.precision, self.element_bytes) / self.element_bytes
 
     @property
     def element_bytes(self) -> float:

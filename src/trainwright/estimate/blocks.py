@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.operators import (
-    FP8_BYTES,
     Machine,
     Sizes,
     attention_keys,
@@ -290,10 +289,10 @@ class _Again:
     def _width(self, tensor: Tensor, again: Collection[str]) -> float:
         """How wide a kept tensor is, relative to the compute dtype.
 
-        In fp8 a linear keeps its input in one byte, in addition to the tensor itself where another op needs
-        that: one that is not a linear, or that runs again from it.
+        In fp8 and fp4 a linear keeps its input quantized, in addition to the tensor itself where another op
+        needs that: one that is not a linear, or that runs again from it.
         """
-        low = FP8_BYTES / self.machine.element_bytes
+        low = self.machine.kept_input_width
         if not (self.machine.quantizes_inputs and tensor.element == "activation"):
             return 1.0
         name = tensor.name

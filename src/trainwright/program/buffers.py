@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainwright.cost.operators import FP8_BYTES
 from trainwright.model.graph import Op
 from trainwright.model.totals import is_quantized
 from trainwright.program.bundles import weight_elements
@@ -183,14 +182,14 @@ def _size(
 
 
 def _width(program: Program, route: int, readers: Sequence[int]) -> float:
-    """How wide a kept value is, relative to the compute dtype: an fp8 linear keeps its input in one byte."""
+    """How wide a kept value is, relative to the compute dtype: fp8 and fp4 linears keep inputs quantized."""
     machine = program.setting.machine
     if not machine.quantizes_inputs:
         return 1.0
     steps = [program.routes[route].steps[n] for n in readers]
     later = [step for step in steps if step.phase in "IWR"]
     low = [step.phase == "W" and is_quantized(program.instances[step.instance].op) for step in later]
-    return float(not all(low)) + FP8_BYTES / machine.element_bytes * any(low)
+    return float(not all(low)) + machine.kept_input_width * any(low)
 
 
 def _side_results(program: Program, places: Places, entries: Entries, writer: Writer) -> Iterator[Buffer]:

@@ -1,16 +1,30 @@
 """A plan compared with a published recipe on the same question: time, memory, and where the time differs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright.cost.memory_risk import MemorySpread
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Job
+from trainwright.model.load import load_entry
 from trainwright.plan.strategy import Strategy, stack_strategies
-from trainwright.search.find import fit_micro_batch, unbounded
+from trainwright.search.find import fit_micro_batch, runs, unbounded
+from trainwright.search.published_recipe import PublishedRecipe
+from trainwright.search.recipe_defaults import fill_defaults
 from trainwright.search.recipe_plan import RecipePlan
+from trainwright.search.recipe_state import recipe_stack, render_state
 
 BOLD_GAIN = 0.10  # from which a claim to beat a published recipe says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnState:
+    """What a recipe needs with the optimizer and the dtypes that it sets itself, not the question's."""
+
+    words: str
+    step_s: float
+    total_bytes: float
+    oom_risk: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +33,8 @@ class RecipeComparison:
 
     `differences` say how the recipe's own case differs; none if it is the same case. `saved` is, by part of
     the step, what the plan needs less than the recipe, as a share of the recipe's step. `left_out` are
-    settings of the recipe that the prediction does not count, by name.
+    settings of the recipe that the prediction does not count, by name. Times and memory are with the
+    question's optimizer state, as the plan's are, so that both are compared alike.
     """
 
     name: str
@@ -40,6 +55,7 @@ class RecipeComparison:
     gain: float  # 0.1: the plan trains a tenth more tokens per second
     saved: Mapping[str, float]
     left_out: Mapping[str, str]
+    own: OwnState | None = None  # of the recipe, where the question states no optimizer
 
     @property
     def is_bold(self) -> bool:
@@ -69,4 +85,24 @@ def compare_with_recipe(
         gain=step_s / plan_s - 1.0,
         saved={name: float(each[0] - each[1]) / step_s for name, each in result.time_s.items()},
         left_out={each.name: each.value for each in found.unexpressed},
+        own=_own_state(job, recipe, strategy, spread),
+    )  # fmt: skip
+
+
+def _own_state(
+    job: Job, recipe: PublishedRecipe, strategy: Strategy, spread: MemorySpread
+) -> OwnState | None:
+    """The recipe with its own state; None if the user states one, or the question's software lacks it."""
+    if job.stack.optimizer or job.stack.grad_dtype:
+        return None
+    filled = fill_defaults(recipe, load_entry(recipe.model).architecture)[0]
+    stack = recipe_stack(filled, job.stack, job.cluster.device.family)
+    own, chosen = replace(job, stack=stack), stack_strategies([strategy])
+    if not runs(own, chosen)[0]:
+        return None
+    result = estimate(unbounded(own), chosen, detail=False)
+    needed_bytes = float(result.total_bytes[0])
+    return OwnState(
+        words=render_state(filled), step_s=float(result.step_s[0]), total_bytes=needed_bytes,
+        oom_risk=spread.oom_risk(needed_bytes, job.cluster.capacity_bytes),
     )  # fmt: skip

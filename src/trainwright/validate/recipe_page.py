@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from trainwright.errors import BadInput
 from trainwright.search.published_recipe import PublishedRecipe
+from trainwright.search.recipe_state import OWN_STATE
 from trainwright.search.recipe_strategy import SETTINGS, strategy_of
+from trainwright.validate.recipe_check import (
+    RecipeCheck,
+    failed_rows,
+    risk_lines,
+    summary_lines,
+)
 
 _ANY_DEVICES = 512  # that recipes without a device count are tried on
 
@@ -47,7 +54,9 @@ def summarize_recipes(recipes: Sequence[PublishedRecipe]) -> RecipeStatistic:
     )  # fmt: skip
 
 
-def render_recipes(recipes: Sequence[PublishedRecipe], left_out: Mapping[tuple[str, str], int]) -> str:
+def render_recipes(
+    recipes: Sequence[PublishedRecipe], left_out: Mapping[tuple[str, str], int], check: RecipeCheck
+) -> str:
     """The page."""
     found = summarize_recipes(recipes)
     total = found.recipes + sum(left_out.values())
@@ -64,8 +73,11 @@ def render_recipes(recipes: Sequence[PublishedRecipe], left_out: Mapping[tuple[s
         f"Settings that a strategy cannot express, of {found.strategies + found.scaled}:",
         "",
         *_table(
-            ("setting", "what it is", "recipes"),
-            [(name, SETTINGS[name], count) for name, count in _ranked(found.missing)],
+            ("setting", "what it is", "recipes", "in the recipe's own job"),
+            [
+                (name, SETTINGS[name], count, OWN_STATE.get(name, "no"))
+                for name, count in _ranked(found.missing)
+            ],
         ),
         "",
         "Settings that recipes leave to their software, filled in with a cited default:",
@@ -77,6 +89,20 @@ def render_recipes(recipes: Sequence[PublishedRecipe], left_out: Mapping[tuple[s
         *_table(("stack", "recipes"), _ranked(Counter(each.stack for each in recipes))),
         "",
         *_table(("device", "recipes"), _ranked(Counter(each.device or "not stated" for each in recipes))),
+        "",
+        *_CHECK,
+        "",
+        *summary_lines(check),
+        "",
+        *_table(*risk_lines(check)),
+        "",
+        "Recipes that are not predicted to run, memory in GiB:",
+        "",
+        *_table(("recipe", "strategy", "needed of usable", "why"), failed_rows(check)),
+        "",
+        "Recipes that are not checked, besides those that freeze weights:",
+        "",
+        *_table(("recipe", "why"), check.refused),
         "",
         "## Left out",
         "",
@@ -128,4 +154,15 @@ How rows are read:
 
 ## Statistic
 
+""".splitlines()
+
+_CHECK = """## Legality and memory
+
+Every recipe as a job of its own: its devices, device, sequence length, batch and precision, with its own
+optimizer, dtypes of moments and gradients, low-precision weights and cross entropy. The figures rest on the
+constants of the day, so run `make recipes` after `make calibrate`. Every recipe that could be checked is
+counted, and none is removed for failing. They come without measurements, so some may not run as stated.
+A recipe without a device count is not checked where it shards state over all devices, since their number
+decides on memory. `make recipe-winners` compares each with the first plan for its question.
+`report/recipe_risk.csv` has every row.
 """.splitlines()

@@ -14,6 +14,7 @@ from pathlib import Path
 from trainwright.errors import BadInput, TrainwrightError
 from trainwright.output_file import save_text
 from trainwright.search.published_recipe import COLUMNS, RECIPES, parse_recipe, render_row
+from trainwright.validate.recipe_check import check_recipes, render_checked
 from trainwright.validate.recipe_models import catalog_model, refusal
 from trainwright.validate.recipe_page import render_recipes
 
@@ -124,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tables", type=Path, help="folder with recipes.csv, as its sources set each field")
     parser.add_argument("--out", type=Path, default=RECIPES, help="where the table goes")
     parser.add_argument("--page", type=Path, default=Path("docs/recipes.md"), help="where the statistic goes")
+    parser.add_argument("--report", type=Path, help="where every checked recipe goes, as CSV")
     options = parser.parse_args(arguments)
     try:
         rows = load_source_rows(options.tables / "recipes.csv")
@@ -132,7 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         converted = [convert_row(row) for row in kept]
         save_text(options.out, render_table(converted))
         recipes = tuple(parse_recipe(cells) for cells in converted)
-        save_text(options.page, render_recipes(recipes, left_out))
+        check = check_recipes(recipes)
+        save_text(options.page, render_recipes(recipes, left_out, check))
+        if options.report:
+            save_text(options.report, render_checked(check))
     except TrainwrightError as error:
         print(f"recipes: {error}", file=sys.stderr)
         return 1

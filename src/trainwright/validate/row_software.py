@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from trainwright.search.published_recipe import PublishedRecipe, load_recipes
+from trainwright.search.published_recipe import load_recipes
+from trainwright.search.recipe_state import optimizer_name
 from trainwright.stack.load import capability_of
 
 Row = Mapping[str, str]
@@ -18,7 +19,6 @@ _FIGURES = (
 _FUSED_LOSS = r"fused (?:cross[- ]entropy|ce\b)|chunked (?:cross[- ]entropy|ce\b|loss)"
 _EAGER = r"\beager\b"
 _BRIDGE = "megatron-bridge"
-_MOMENTS = {"": "precision-aware", "bf16": "precision-aware-bf16", "fp8": "precision-aware-fp8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +82,8 @@ def recipe_state(model: str) -> RecipeState:
     """What most of Megatron-Bridge's recipes of a model say, or most of all its recipes."""
     recipes = [each for each in load_recipes() if each.stack == _BRIDGE and each.workload != "lora"]
     own = [each for each in recipes if each.model == model] or recipes
-    states = [(_optimizer(each), _grad_dtype(each), "cross_entropy" in each.other) for each in own]
+    states = [
+        (optimizer_name(each), each.grad_dtype, each.other.get("cross_entropy") == "te") for each in own
+    ]
     optimizer, grad_dtype, fused_loss = max(set(states), key=lambda state: (states.count(state), state))
     return RecipeState(optimizer=optimizer, grad_dtype=grad_dtype, fused_loss=fused_loss)
-
-
-def _optimizer(recipe: PublishedRecipe) -> str:
-    return _MOMENTS.get(recipe.exp_avg_dtype, "") if recipe.precision_aware else ""
-
-
-def _grad_dtype(recipe: PublishedRecipe) -> str:
-    return "bf16" if recipe.grad_dtype == "bf16" else ""

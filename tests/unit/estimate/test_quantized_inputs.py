@@ -1,4 +1,4 @@
-"""What fp8 linears keep of their inputs, against what Transformer Engine saves per token of a dense layer."""
+"""What fp8 and fp4 linears keep of their inputs, against what Transformer Engine saves of a dense layer."""
 
 from dataclasses import replace
 
@@ -41,12 +41,14 @@ WIDE = 2 * 2 * HIDDEN + 2 * (HIDDEN + 2 * KEYS) + 2 * HIDDEN + 2 * 2 * FFN + 4 *
         ("none", "fp8", False, 2 * 2 * HIDDEN + 2 * FFN),
         # outputs of both norms and of the activation in one byte; the result of attention once more
         ("none", "fp8", True, 2 * HIDDEN + FFN + HIDDEN),
+        # half a byte each in nvfp4, and a scale of one byte per 16
+        ("none", "fp4", True, 0.5625 * (2 * HIDDEN + FFN + HIDDEN)),
         ("act", "fp8", True, 2 * HIDDEN + HIDDEN),
         # run again as a whole, the feed-forward part starts from two bytes
         ("mlp", "fp8", True, HIDDEN + 2 * HIDDEN + HIDDEN - 2 * 2 * FFN),
     ],
 )
-def test_a_linear_keeps_its_input_in_one_byte(
+def test_a_linear_keeps_its_input_quantized(
     recompute: str, precision: str, quantized: bool, more: float
 ) -> None:
     assert kept_per_token(recompute, precision, quantized=quantized) == pytest.approx(WIDE + more)
