@@ -235,3 +235,25 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
 def test_fragmentation_is_a_share_of_what_is_used() -> None:
     parts = memory(gpt(), Strategy(), fragmentation=0.1)
     assert parts["reserve"] == pytest.approx(0.1 * sum(parts[name] for name in MEMORY[:4]))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "axes"),
+    [
+        (Strategy(), 0),
+        (Strategy(dp=8), 1),
+        (Strategy(dp=2, tp=2, pp=2), 3),
+        (Strategy(cp=2), 2),  # gradients are reduced over cp too
+    ],
+)
+def test_a_device_has_a_communicator_for_each_axis(strategy: Strategy, axes: int) -> None:
+    found = memory(gpt(), strategy, context_bytes=1e9, communicator_bytes=2e9)
+    assert found["buffers"] == 1e9 + axes * 2e9
+
+
+def test_a_fused_loss_keeps_no_fp32_copies_of_logits() -> None:
+    graph, strategy = gpt(), Strategy(dp=8)
+    plain = memory(graph, strategy, logits_bytes=10.0)["activations"]
+    fused = memory(graph, strategy, logits_bytes=10.0, fused_loss=True)["activations"]
+    logits = round_job(graph, round_cluster(8)).seq * graph.sizes["vocab"]
+    assert plain - fused == pytest.approx((10.0 - 4.0) * logits)
