@@ -54,6 +54,7 @@ calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables un
 bench: .venv/.installed-dev  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/reference_agreement.py
 	$(BIN)/python benchmarks/strategies_per_second.py
+	$(BIN)/python benchmarks/search_time.py
 	$(BIN)/python benchmarks/points_per_second.py --full
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py
