@@ -43,12 +43,15 @@ def least_step_s(job: Job, strategies: Strategies) -> Array:
 
 def _layer_s(job: Job, links: Sequence[Link], strategies: Strategies) -> tuple[int, Array]:
     """The number of layers, and the least seconds of one: ops of experts have shapes of their own."""
-    alone = np.ones(len(strategies), dtype=np.int64)
+    count = len(strategies)
+    none, alone = (np.broadcast_to(np.int64(value), count) for value in (0, 1))
     shapes, shape = distinct_shapes(replace(strategies, ep=alone, etp=alone))
     layers, seconds = least_layer_s(job, links, shapes, experts=False)
     total = seconds[shape]
     if job.graph.sizes.get("experts"):
-        none = np.zeros(len(strategies), dtype=np.int64)
-        shapes, shape = distinct_shapes(replace(strategies, sp=none, cp_kind=none))
+        own = replace(strategies, sp=none, cp_kind=none)
+        if not strategies.order.any():  # then experts see how many ranks share tokens, not along which axis
+            own = replace(own, tp=strategies.tp * strategies.cp, cp=alone)
+        shapes, shape = distinct_shapes(own)
         total = total + least_layer_s(job, links, shapes, experts=True)[1][shape]
     return layers, total

@@ -104,7 +104,7 @@ def _block(listed: Sequence[Grid], capability: Capability, facts: PlanFacts) -> 
     return UnshardedBlock(
         strategies=replace(
             chosen, **{knob: getattr(pipelines, knob)[pipeline] for knob in _SCHEDULE},
-            **dict.fromkeys(_SHARDING, np.zeros(len(chosen), dtype=np.int64)),
+            **dict.fromkeys(_SHARDING, np.broadcast_to(np.int64(0), len(chosen))),
         ),
         start=(np.cumsum(count) - count)[others][other],
         count=count[others][other],
