@@ -160,8 +160,8 @@ def test_neither_recomputation_nor_offloading_makes_a_step_faster() -> None:
 
 def test_the_order_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     first = find_plans(question(0.6))
-    blocks = find.strategy_blocks
-    monkeypatch.setattr(find, "strategy_blocks", lambda space: list(blocks(space, 500))[::-1])
+    blocks = find.unsharded_blocks
+    monkeypatch.setattr(find, "unsharded_blocks", lambda *asked: list(blocks(*asked, 500))[::-1])
     second = find_plans(question(0.6))
     assert [str(first.best.strategies[i]) for i in range(20)] == [
         str(second.best.strategies[i]) for i in range(20)
