@@ -382,6 +382,12 @@ class _Rules:
         broken = optimizer & ~np.isin(np.where(alone, 1, stage), able.optimizer_offload_zeros)
         has = ", ".join(map(str, able.optimizer_offload_zeros))
         yield from self._say("offload", broken, f"offloads the optimizer with zero {has}")
+        if able.offload_fp8_keeps:
+            kept = RECOMPUTES.index("+".join(able.offload_fp8_keeps))  # as bits
+            on = optimizer & self._sharded & (s.precision == PRECISIONS.index("fp8"))
+            has = ", ".join(able.offload_fp8_keeps)
+            rule = f"recomputes none of {has} with fp8 and an offloaded optimizer"
+            yield from self._say("recompute", on & (s.recompute & kept > 0), rule)
         if not able.activation_offload_pipeline:
             yield from self._say("offload", activations & (s.pp > 1), "offloads activations without pp")
         if able.activation_offload_recomputes:

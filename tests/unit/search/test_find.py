@@ -256,6 +256,15 @@ def test_a_miss_names_devices_that_would_fit() -> None:
     assert "devices would fit" in message
 
 
+def test_a_miss_that_only_the_oom_risk_excludes_says_so() -> None:
+    asked = question(1.0)
+    needed = find_plans(question(0.01)).nearest.total_bytes[0]
+    share = 0.9 * needed / asked.job.cluster.capacity_bytes
+    strict = replace(asked, filled_share=float(share))
+    message = str(nearest_miss(strict, find_plans(strict)))
+    assert f"of which {share:.1%} may be filled at this OOM risk" in message
+
+
 def test_a_miss_names_the_constraint_to_lift() -> None:
     asked = question(
         0.5, fixed={"recompute": (0,), "offload": (0,), "micro_batch": (8,), "dp": (1,), "tp": (1,)}
