@@ -20,7 +20,7 @@ PAGES = {"--report": "page.html", "--figures": "drawn"}
 _SUBJECT = {
     "--batch": "256", "--batch-tokens": "32768", "--batch-tolerance": "20%", "--seq": "64",
     "--change": "compute=0.5", "--stack": "generic", "--cost": "roofline",
-    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
+    "--runs": str(FOLDER / "own_runs.csv"), "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
 }  # fmt: skip
 _PLAN = {
     **_SUBJECT, "--batch-range": "8:16", "--precision": "fp16", "--objective": "energy", "--fix": "pp=1",

@@ -80,7 +80,9 @@ OTHERS = (
     CommandMode(name="catalog-entry", words=("catalog", "devices", "h100"), samples={"--json": None}),
     CommandMode(
         name="validate", words=("validate", str(FOLDER / "runs.csv")),
-        samples={"--cost": "roofline", "--out": "rows.csv", "--json": None},
+        samples={
+            "--cost": "roofline", "--runs": str(FOLDER / "runs.csv"), "--out": "rows.csv", "--json": None,
+        },
     ),
     CommandMode(
         name="compare-own", words=("compare", str(FOLDER / "trace.json"), str(FOLDER / "trace.json")),
@@ -93,7 +95,17 @@ OTHERS = (
     CommandMode(
         name="calibrate", words=("calibrate", str(FOLDER / "cpu.toml"), "--from",
             str(FOLDER / "kineto.json")),
-        samples={"--from": str(FOLDER / "slower.json"), "--out": "refined.toml", "--json": "answer.json"},
+        samples={
+            "--from": str(FOLDER / "slower.json"), "--runs": str(FOLDER / "own_runs.csv"),
+            "--out": "refined.toml", "--json": "answer.json",
+        },
+    ),
+    CommandMode(
+        name="calibrate-runs", words=("calibrate", "h100:8", "--runs", str(FOLDER / "own_runs.csv")),
+        samples={
+            "--from": str(FOLDER / "slower.json"), "--runs": str(FOLDER / "slower_runs.csv"),
+            "--out": "anchor.toml", "--json": "answer.json",
+        },
     ),
     CommandMode(
         name="profile", words=("profile",), spied=measured,

@@ -218,6 +218,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "optimizer": job.stack.optimizer.name if job.stack.optimizer else None,
         "grad_dtype": job.stack.grad_dtype or None,
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
+        "anchor": answer.request.anchor,
         "objective": answer.request.question.objective,
         "notes": answer.notes,
         "batch": _batch_of(answer),

@@ -1,4 +1,4 @@
-"""`trainwright calibrate`: a device's efficiencies, refined by a trace of PyTorch's profiler."""
+"""`trainwright calibrate`: constants refined by what a user has measured: a profiler's trace, or runs."""
 
 import argparse
 from pathlib import Path
@@ -13,12 +13,24 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("cluster", metavar="CLUSTER", help='what was traced: "h100:8", or a TOML file')
     parser.add_argument(
-        "--from", dest="traces", required=True, nargs="+", metavar="TRACE",
-        help="traces that torch.profiler has written with record_shapes=True",
+        "cluster", metavar="CLUSTER", help='what was traced, or ran: "h100:8", or a TOML file'
+    )
+    measured = parser.add_mutually_exclusive_group(required=True)
+    measured.add_argument(
+        "--from", dest="traces", nargs="+", metavar="TRACE",
+        help="traces that torch.profiler has written with record_shapes=True: refine efficiencies",
     )  # fmt: skip
-    parser.add_argument("--out", metavar="FILE", help="a cluster file with the refined efficiencies (TOML)")
+    measured.add_argument(
+        "--runs", metavar="RUNS.csv",
+        help="runs with step_time_s or memory_gib, columns as in docs/validation.md: correct the level of "
+        "predictions (docs/anchoring.md)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FILE",
+        help="with --from, a cluster file with the refined efficiencies; with --runs, an anchor file for "
+        "--runs of plan, simulate and validate (TOML)",
+    )  # fmt: skip
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
@@ -26,6 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Refine; show and write."""
+    if options.runs:
+        from trainwright.cli.calibrate_runs import calibrate_runs
+
+        return calibrate_runs(options)
     from trainwright.cluster.load import load_cluster
     from trainwright.cost.load import load_constants
     from trainwright.cost.source import build_source

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainwright.cli.subject import Subject
+from trainwright.cost.anchor import Anchoring
 from trainwright.report.account import Account
 from trainwright.simulate.islands import SimulatedApart
 from trainwright.simulate.timeline import Timeline
@@ -24,6 +25,7 @@ class Outcome:
     account: Account
     batch: Mapping[str, object]
     apart: SimulatedApart | None = None
+    anchor: Anchoring | None = None  # what runs of the user say of it
 
     @property
     def timeline(self) -> Timeline:

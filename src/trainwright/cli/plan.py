@@ -11,6 +11,7 @@ from trainwright.cli import (
     money,
     optimizer,
     pages,
+    runs_option,
     target,
 )
 from trainwright.cli.knobs import LIMITED
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    runs_option.add_arguments(parser)
     optimizer.add_arguments(parser)
     parser.add_argument(
         "--precision",

@@ -30,7 +30,7 @@ _NOT_OF_TABLES = (
     "batch_tokens", "batch_range", "batch_tolerance", "seq", "objective", "fix", "pareto",
     *(f"max_{knob}" for knob in LIMITED),
     "flexible", "tokens", "target_loss", "scaling_law", "critical_batch", "max_days", "max_dollars",
-    "devices_range", "all_variants", "oom_risk", "headroom", *interruptions.NAMES,
+    "devices_range", "all_variants", "oom_risk", "headroom", "runs", *interruptions.NAMES,
 )  # fmt: skip
 _OF_SMALLEST = ("max_days", "max_dollars")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainwright.algorithm.registry import short_name
 from trainwright.cli.answer import Answer, answer_of, json_of
 from trainwright.cli.request import Request, parse_request
+from trainwright.cost.anchor import Anchoring
 from trainwright.errors import BadInput, InfeasiblePlan
 from trainwright.estimate.rounds import Option
 from trainwright.output_file import make_folder, save_text
@@ -46,6 +47,7 @@ class ApartAnswer:
     alone: Summary | None  # exact training of the whole batch on one island, the others idle
     found: tuple[ApartSummary, ...]
     refused: Mapping[str, str]  # algorithms for which nothing fits, and why
+    anchor: Anchoring | None = None  # what runs of the user say of it
 
     @property
     def best_exact(self) -> Summary | None:
@@ -61,8 +63,8 @@ class ApartAnswer:
         """As one tree of plain values: that of exact training, and the algorithms beside it."""
         tree = dict(json_of(self.exact)) if self.exact else {"notes": self.notes, "plans": ()}
         return {
-            **tree, "exact_sent_bytes_per_step": self.exact_bytes, "exact_on_one_island": self.alone,
-            "algorithms": self.found,
+            **tree, "anchor": self.anchor, "exact_sent_bytes_per_step": self.exact_bytes,
+            "exact_on_one_island": self.alone, "algorithms": self.found,
             "refused": self.refused, "advice": self.advice,
         }  # fmt: skip
 
@@ -123,7 +125,7 @@ def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
     sent = told[inside] if inside in told else _exact_bytes(request, exact, inside)
     return ApartAnswer(
         notes=notes, exact=exact, exact_bytes=sent, alone=_alone(request, inside), found=tuple(found),
-        refused=refused,
+        refused=refused, anchor=request.anchor,
     )  # fmt: skip
 
 

@@ -4,12 +4,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trainwright.cli.anchoring import anchor_subject
 from trainwright.cli.chosen_batch import ChosenBatches, choose_batches
 from trainwright.cli.knobs import LIMITED
 from trainwright.cli.memory_limit import parse_filled_share
 from trainwright.cli.subject import Subject, parse_subject
 from trainwright.cli.terms import Priced, parse_terms
 from trainwright.cluster.types import Device
+from trainwright.cost.anchor import Anchoring
 from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
 from trainwright.estimate.types import Job
@@ -31,6 +33,7 @@ class UnbatchedRequest:
     priced: Priced
     question: Question
     memory_note: str  # on the share of memory that plans may fill
+    anchor: Anchoring | None  # what runs of the user say of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Request:
     notes: tuple[str, ...]
     pareto: bool
     batch: ChosenBatches
+    anchor: Anchoring | None = None
 
 
 def parse_request(options: argparse.Namespace, devices: int | None = None) -> Request:
@@ -63,12 +67,16 @@ def parse_request(options: argparse.Namespace, devices: int | None = None) -> Re
         ),
         pareto=options.pareto,
         batch=chosen,
+        anchor=asked.anchor,
     )  # fmt: skip
 
 
 def parse_unbatched(options: argparse.Namespace, devices: int | None = None) -> UnbatchedRequest:
     """What the options ask but for the batch; on so many devices, if that is not up to the cluster."""
     subject = parse_subject(options, devices)
+    fixed = _fixed(options, subject.cluster.device, subject.stack)
+    precisions = [PRECISIONS[index] for index in fixed["precision"]]
+    subject, anchor = anchor_subject(options, subject, precisions)
     stack, priced = subject.stack, parse_terms(options, subject)
     objective(options.objective)
     filled_share, memory_note = parse_filled_share(options, subject.memory_spread)
@@ -80,12 +88,14 @@ def parse_unbatched(options: argparse.Namespace, devices: int | None = None) -> 
     question = Question(
         mappings=True, filled_share=filled_share,
         job=job, batches=(1,),
-        fixed=_fixed(options, priced.cluster.device, stack), most=_most(options, stack),
+        fixed=fixed, most=_most(options, stack),
         objective=options.objective, top=top, families=0 if options.all_variants else top,
         critical_batch_tokens=priced.terms.critical_batch_tokens,
         dollars_per_kwh=priced.terms.dollars_per_kwh,
     )  # fmt: skip
-    return UnbatchedRequest(subject=subject, priced=priced, question=question, memory_note=memory_note)
+    return UnbatchedRequest(
+        subject=subject, priced=priced, question=question, memory_note=memory_note, anchor=anchor
+    )
 
 
 def _lacks(options: argparse.Namespace, stack: Stack) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import batch_options, cost, interruptions, money, optimizer, pages, target
+from trainwright.cli import batch_options, cost, interruptions, money, optimizer, pages, runs_option, target
 from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--stack", metavar="NAME", help="software (default: by family of device)")
     cost.add_arguments(parser)
+    runs_option.add_arguments(parser)
     optimizer.add_arguments(parser)
     parser.add_argument(
         "--algorithm",
@@ -98,6 +99,7 @@ def save_outcome(options: argparse.Namespace, outcome: "Outcome") -> list[str]:
 
 def outcome_of(options: argparse.Namespace) -> "Outcome":
     """Simulate what the options ask about; the plan is saved first, if that is asked for."""
+    from trainwright.cli.anchoring import anchor_subject
     from trainwright.cli.batch import batch_tree, parse_batch_target
     from trainwright.cli.handed import adopt_answer
     from trainwright.cli.outcome import Outcome
@@ -112,10 +114,11 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     adopt_answer(options)
     subject = parse_subject(options)
     if is_recommender(subject.graph):
-        refuse_given(options, _NOT_OF_TABLES, "does not apply to a recommender")
+        refuse_given(options, (*_NOT_OF_TABLES, "runs"), "does not apply to a recommender")
     if is_of_islands(options):
         return apart_outcome_of(options, subject)
     named, note = _parse_plan(options, subject)
+    subject, anchor = anchor_subject(options, subject, (named.plan.precision,))
     priced = parse_terms(options, subject)
     if options.save_plan:
         save_text(Path(options.save_plan), render_plan(named.plan))
@@ -127,7 +130,7 @@ def outcome_of(options: argparse.Namespace) -> "Outcome":
     notes = (subject.title, note, *priced.notes((batch * subject.seq,)), *subject.basis)
     return Outcome(
         subject=subject, notes=notes, simulated=simulated, account=account,
-        batch=batch_tree((batch,), parse_batch_target(options, subject)),
+        batch=batch_tree((batch,), parse_batch_target(options, subject)), anchor=anchor,
     )  # fmt: skip
 
 
@@ -195,6 +198,7 @@ def json_of(outcome: "Outcome") -> Mapping[str, object]:
         "stack": stack.name,
         "optimizer": stack.optimizer.name if stack.optimizer else None,
         "grad_dtype": stack.grad_dtype or None,
+        "anchor": outcome.anchor,
         "notes": outcome.notes,
         "batch": outcome.batch,
         **({"apart": round_account_of(outcome.apart)} if outcome.apart else {}),

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.cli.anchoring import anchor_subject
 from trainwright.cli.batch import batch_tree, check_own_batch, named_at_batch, parse_batch_target
 from trainwright.cli.named_plan import check_rate, is_file, load_plan, parse_named
 from trainwright.cli.outcome import Outcome
@@ -45,6 +46,7 @@ def apart_outcome_of(options: argparse.Namespace, subject: Subject) -> Outcome:
     """Simulate the plan of islands that the options name; it is saved first, if that is asked for."""
     plan, note = _parse_plan(options, subject)
     check_rate(plan, subject)
+    subject, anchor = anchor_subject(options, subject, (plan.precision,))
     batch = plan.batch * plan.microbatches * islands_of(plan)
     priced = parse_terms(options, subject)
     if options.save_plan:
@@ -59,7 +61,7 @@ def apart_outcome_of(options: argparse.Namespace, subject: Subject) -> Outcome:
     notes = (subject.title, note, *priced.notes((batch * subject.seq,)), *subject.basis)
     return Outcome(
         subject=subject, notes=notes, simulated=found.step, account=account, apart=found,
-        batch=batch_tree((batch,), parse_batch_target(options, subject)),
+        batch=batch_tree((batch,), parse_batch_target(options, subject)), anchor=anchor,
     )  # fmt: skip
 
 

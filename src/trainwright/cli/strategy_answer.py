@@ -32,9 +32,12 @@ class StrategyAnswer:
 
     def tree(self) -> Mapping[str, object]:
         """As one tree of plain values."""
-        found = dict(json_of(self.best)) if self.best else {"notes": self.request.notes, "plans": ()}
+        found = json_of(self.best) if self.best else self._without_plans()
         curve = curve_json(self.sizing) if self.sizing else {}
         return {**found, **curve, **({"flexible": flexible_json(self.flexible)} if self.flexible else {})}
+
+    def _without_plans(self) -> Mapping[str, object]:
+        return {"anchor": self.request.anchor, "notes": self.request.notes, "plans": ()}
 
     def csv(self) -> str:
         """The counts of devices, if the smallest cluster was asked for; else plans, one row each."""

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from trainwright.cli import cost
+from trainwright.cli import cost, runs_option
 
 if TYPE_CHECKING:
+    from trainwright.cost.anchor import Anchor
     from trainwright.cost.source import Source
     from trainwright.validate.compare import Errors
     from trainwright.validate.dataset import Dataset, Predictions
@@ -26,15 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one run per row, columns as in docs/validation.md; without it, the catalog's published runs",
     )  # fmt: skip
     cost.add_arguments(parser, "calibrated; profiled times are for rows on the profiled device only")
+    runs_option.add_arguments(parser)
     parser.add_argument("--out", metavar="FILE", help="write the rows with predictions as CSV")
     parser.add_argument("--json", action="store_true", help="the errors as JSON on standard output")
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict every row, write them, show the errors."""
+    from dataclasses import replace
+
     from trainwright.cost.load import load_constants
     from trainwright.output_file import save_text
     from trainwright.report.files import render_csv, render_json
+    from trainwright.validate.anchor_runs import anchor_predictions
     from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, unreadable
     from trainwright.validate.dataset import PUBLISHED, build_dataset, load_rows
     from trainwright.validate.power import predict_power
@@ -45,18 +50,40 @@ def run(options: argparse.Namespace) -> int:
     sourced = source_groups(build_dataset(rows, constants.stack), options.cost, constants)
     dataset, within = sourced.dataset, sourced.ranges
     predictions = _predict(sourced)
+    anchor, notes = _load_anchor(options), sourced.notes
+    unanchored_s, anchored = predictions.step_s, None
+    if anchor is not None:
+        predictions, within, count = anchor_predictions(dataset, predictions, within, anchor, constants)
+        anchored = {"file": anchor.name, "runs": len(anchor.runs), "rows": count}
+        notes = (*notes, *anchor.notes, _anchored_line(anchored, len(rows)))
     if options.out:
         columns = [name for name in rows[0] if name is not None and name not in ADDED]
         power = predict_power(dataset, predictions, sourced.sources)
+        slower = predictions.step_s / unanchored_s
+        power = replace(power, tokens_per_joule=power.tokens_per_joule / slower)
         told = predicted_rows(dataset, predictions, within, power)
         save_text(Path(options.out), render_csv([*columns, *ADDED], told))
     errors = {column: errors_by(dataset, predictions, within, column) for column in BY}
     if options.json:
-        tree = {"notes": sourced.notes, "rows": len(rows), "errors": errors}
+        tree = {"notes": notes, "rows": len(rows), "anchor": anchored, "errors": errors}
         print(render_json(tree | {"not_predicted": unreadable(dataset)}), end="")
     else:
-        _show(sourced, errors)
+        _show(dataset, notes, errors)
     return 0
+
+
+def _load_anchor(options: argparse.Namespace) -> "Anchor | None":
+    """The runs to anchor to, which correct calibrated constants only."""
+    from trainwright.cli.anchoring import parse_anchor
+
+    return parse_anchor(options, "class" if options.cost in (None, "calibrated") else options.cost)
+
+
+def _anchored_line(anchored: "Mapping[str, object]", rows: int) -> str:
+    return (
+        f"Anchored to {anchored['file']} ({anchored['runs']} runs): {anchored['rows']} of {rows} rows are "
+        "corrected, the others are of stacks or families of devices without a run in it."
+    )
 
 
 def _predict(sourced: "Sourced") -> "Predictions":
@@ -102,16 +129,16 @@ def _progress(total: int) -> Iterator[_Advance]:
         print(f"trainwright: predicted {total} rows", file=sys.stderr)
 
 
-def _show(sourced: "Sourced", errors: "Mapping[str, Sequence[Errors]]") -> None:
+def _show(dataset: "Dataset", notes: "Sequence[str]", errors: "Mapping[str, Sequence[Errors]]") -> None:
     from trainwright.report import tables
     from trainwright.validate.compare import render_errors, unreadable
 
     console = tables.open_console()
-    for note in sourced.notes:
+    for note in notes:
         tables.show(console, note)
     headers = ("", "rows", "timed", "median", "mean", "bias", "in range", "memory", "fits right")
     for column, groups in errors.items():
         rows = [render_errors(each) for each in groups]
         tables.show(console, tables.table(f"Errors of step time per {column}", headers, rows))
-    for reason, count in list(unreadable(sourced.dataset).items())[:10]:
+    for reason, count in list(unreadable(dataset).items())[:10]:
         tables.show(console, f"{count} rows not predicted: {reason}")

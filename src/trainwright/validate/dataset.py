@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cluster.types import Device
+from trainwright.cluster.types import Cluster, Device
 from trainwright.cost.chosen_optimizer import with_optimizer
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
@@ -88,14 +88,14 @@ def load_rows(path: Path) -> tuple[Row, ...]:
     return rows
 
 
-def build_dataset(rows: Sequence[Row], stack_of: StackOf) -> Dataset:
-    """Cases of all rows that can be read, grouped."""
+def build_dataset(rows: Sequence[Row], stack_of: StackOf, own: Cluster | None = None) -> Dataset:
+    """Cases of all rows that can be read, grouped; those on the device of an `own` cluster are on that."""
     cases: list[Case | None] = []
     reasons: list[str] = []
     members: dict[object, list[tuple[int, Case, Strategies]]] = defaultdict(list)
     for index, row in enumerate(rows):
         try:
-            case = parse_case(row)
+            case = parse_case(row, own)
             stack = stack_of(stack_name(case))
             strategies = candidates(case, stack)
         except TrainwrightError as error:

@@ -72,8 +72,12 @@ class Case:
     is_eager: bool = False
 
 
-def parse_case(row: Row) -> Case:
-    """The case of one row; an empty cell is not stated."""
+def parse_case(row: Row, own: Cluster | None = None) -> Case:
+    """The case of one row; an empty cell is not stated.
+
+    A run on the device of an `own` cluster is on its network, if that joins as many devices; what the row
+    states of its nodes and their interconnect goes before.
+    """
     devices = _whole(row, "gpus")
     framework = _text(row, "framework") or _framework_of(row)
     graph = _graph(row)
@@ -83,7 +87,7 @@ def parse_case(row: Row) -> Case:
         id=_text(row, "id"),
         source=_text(row, "source"),
         graph=graph,
-        cluster=_cluster(row, devices),
+        cluster=_cluster(row, devices, own),
         framework=framework,
         attention=_attention(row),
         fused_norms="rms kernel" in _kernel(row),
@@ -296,9 +300,22 @@ def _known(fixed: Mapping[str, tuple[int, ...]], name: str) -> int:
     return fixed.get(name, (1,))[0]
 
 
-def _cluster(row: Row, devices: int) -> Cluster:
-    device = load_device(find_device_alias(_text(row, "hardware")))
-    network = load_network(device.network)
+def _joins(cluster: Cluster, devices: int) -> bool:
+    """Whether the network of a cluster is large enough for so many devices."""
+    try:
+        return bool(replace(cluster, count=devices).levels) or devices == 1
+    except BadInput:
+        return False
+
+
+def _cluster(row: Row, devices: int, own: Cluster | None) -> Cluster:
+    hardware = _text(row, "hardware")
+    is_named = own is not None and hardware in (own.name, own.device.name)
+    device = own.device if own and is_named else load_device(find_device_alias(hardware))
+    if own and device.name == own.device.name and _joins(own, devices):
+        device, network = own.device, own.network
+    else:
+        network = load_network(device.network)
     levels = list(network.levels)
     node = _optional(row, "gpus_per_node")
     inside = [prod(level.size for level in levels[: depth + 1]) for depth in range(len(levels))]
@@ -308,7 +325,7 @@ def _cluster(row: Row, devices: int) -> Cluster:
     if per_node and len(levels) > 1:
         levels[1] = replace(levels[1], bytes_per_s=per_node / (levels[0].size or 1))
     return Cluster(
-        name=_text(row, "hardware"),
+        name=hardware,
         device=device,
         network=replace(network, levels=tuple(levels)),
         count=devices,
