@@ -88,3 +88,12 @@ def test_losses_are_those_of_data_parallel_pytorch() -> None:
     rows = benchmark("run_against_torch", "--rounds", "1", "--only", "dp2 mb4").splitlines()[2:]
     assert len(rows) == 1
     assert "DistributedDataParallel" in rows[0]
+
+
+def test_an_anchor_of_one_run_makes_no_published_source_worse() -> None:
+    said = benchmark("anchoring", "--draws", "20")  # single draws scatter
+    found = re.search(r"step time: median over \d+ sources ([\d.]+)% without, ([\d.]+)% with", said)
+    assert found is not None
+    without, anchored = map(float, found.groups())
+    assert anchored <= max(8.0, without)
+    assert "step time: 0 sources worse by more than 1 point" in said
