@@ -18,7 +18,7 @@ class CopyCost:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationCopies:
     """Two copies are on their way out at most, one on its way back ahead of its use: a pass of n layers waits
-    for n−2 out and n−1 back.
+    for n−2 out and n−1 back. Where only its first `limit` layers go, for limit−1 out and limit back.
     """
 
     copy_s: float  # of one layer, one way
@@ -28,12 +28,16 @@ class ActivationCopies:
     back: CopyCost
     alternating: float  # share of passes that follow one of the other direction
     overlap: bool
+    limit: float  # layers of a pass that are copied; 0: all
 
     def exposed_s(self, layers: float, chunks: int, staying: int) -> tuple[float, float]:
         """Of a row and microbatch, forward and backward. Of `staying` chunks the backward follows the forward
         at once: their last layer is not copied.
         """
         n = layers / chunks
+        if 0 < self.limit < n:
+            out_s, back_s = self._limited_s()
+            return chunks * out_s, chunks * back_s
         lone = self.alternating * chunks  # passes that wait for no copies of the one before
         moved = layers - min(staying, layers)
         out_s = moved * self.out.overlapped_s
@@ -54,11 +58,19 @@ class ActivationCopies:
         """Of a pass of n layers that has waited, so that its first copy back is there; nobody waits for its
         last copy out if copies overlap.
         """
+        if 0 < self.limit < n:
+            return self._limited_s()
         unawaited = max(n - 1.0, 0.0) if self.overlap else n
         out_s = unawaited * self.out.overlapped_s + max(n - 2.0, 0.0) * (
             self.out.awaited_s - self.out.overlapped_s
         )
         return out_s, max(n - 1.0, 0.0) * self.back.awaited_s
+
+    def _limited_s(self) -> tuple[float, float]:
+        """Of a pass with layers that stay: they come after the last copy out and before the first one back."""
+        awaited = max(self.limit - 1.0, 0.0)
+        out_s = awaited * self.out.awaited_s + (self.limit - awaited) * self.out.overlapped_s
+        return out_s, self.limit * self.back.awaited_s
 
 
 def activation_copies(
@@ -89,4 +101,5 @@ def activation_copies(
         back=cost(layer.dgrad_s, layer.idle_dgrad_s),
         alternating=alternating,
         overlap=strategy.overlap,
+        limit=strategy.offload_layers / strategy.vpp,
     )

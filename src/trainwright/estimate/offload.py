@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 class Copies:
     """Copies of a layer's activations. Two are on their way out at most, one on its way back ahead of its
     use; so an action of n layers waits for n−2 out and for n−1 back, if they take longer than its layers.
+    If only the first m of its layers move theirs, it waits for m−1 out and for m back.
     """
 
     one_s: Array  # one layer, one way
@@ -26,6 +27,7 @@ class Copies:
     back_beside_s: Array
     in_turn: Array  # share of actions that do not follow another of their kind
     overlap: Array
+    counted: Array  # layers of an action that move theirs, the first ones; 0: all
 
     def shown_s(self, layers: Array, chunks: Array, turns: Array) -> tuple[Array, Array]:
         """What a stage shows of copies out and back per microbatch; its layers are so many chunks, of which
@@ -37,13 +39,14 @@ class Copies:
         # The first copy back goes beside the action before, which waits for copies out itself.
         out = n * self.out_beside_s + np.maximum(n - 2.0, 0.0) * (self.out_s - self.out_beside_s)
         first = np.maximum(self.one_s - n * self.forward_s - out - self.receive_s, 0.0)
-        return (
+        out, back = (
             (layers - stay) * self.out_beside_s
             + (layers - lone * np.minimum(n, 2.0)) * (self.out_s - self.out_beside_s),
             (layers - stay) * self.back_beside_s
             + (layers - lone * np.minimum(n, 1.0)) * (self.back_s - self.back_beside_s)
             + self.overlap * self.in_turn * (chunks - turns) * first,
         )
+        return self._with_counted(n, chunks, out, back)
 
     def passing_s(self, layers: Array) -> tuple[Array, Array]:
         """The same of an action that has waited: its first copy back is there, and nobody waits for its last
@@ -52,9 +55,21 @@ class Copies:
         more = np.maximum(layers - 1.0, 0.0)
         beside = np.where(self.overlap > 0, more, layers)
         waits = np.maximum(layers - 2.0, 0.0)
+        out = beside * self.out_beside_s + waits * (self.out_s - self.out_beside_s)
+        return self._with_counted(layers, np.ones(1), out, more * self.back_s)
+
+    def _with_counted(self, layers: Array, actions: Array, out: Array, back: Array) -> tuple[Array, Array]:
+        """What so many actions show where not all of their layers move: the layers that stay follow the last
+        copy out, and go before the first copy back.
+        """
+        some = (self.counted > 0) & (self.counted < layers)
+        if not some.any():
+            return out, back
+        waits = np.maximum(self.counted - 1.0, 0.0)
+        own = self.counted * self.out_beside_s + waits * (self.out_s - self.out_beside_s)
         return (
-            beside * self.out_beside_s + waits * (self.out_s - self.out_beside_s),
-            more * self.back_s,
+            np.where(some, actions * own, out),
+            np.where(some, actions * self.counted * self.back_s, back),
         )
 
 
@@ -87,4 +102,5 @@ def build_copies(
         back_beside_s=beside[1],
         in_turn=np.where(first, 1.0 / microbatches, 1.0 - warm),
         overlap=on,
+        counted=strategies.offload_layers / strategies.vpp,
     )
