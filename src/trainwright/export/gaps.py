@@ -14,7 +14,10 @@ from trainwright.stack.load import stack_entries
 
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
 # Knobs that have no meaning without another one.
-_FOLLOW = {"pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",)}
+_FOLLOW = {
+    "pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",),
+    "offload": ("offload_layers",),
+}  # fmt: skip
 _STATED = ("optimizer", "grad_dtype")  # of a handover, besides its strategy
 _SAID = {"micro_batch": "mb", "shard": "hsdp"}
 

@@ -249,7 +249,7 @@ def join_strategies(parts: Iterable[Strategies]) -> Strategies:
 
 
 __all__ = [
-    "ACTIVATION_OFFLOADS", "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "ORDERS", "PRECISIONS",
-    "RECOMPUTES", "SCHEDULES", "Strategies", "Strategy", "join_strategies", "parse_strategy",
+    "ACTIVATION_OFFLOADS", "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "ORDERS",
+    "PRECISIONS", "RECOMPUTES", "SCHEDULES", "Strategies", "Strategy", "join_strategies", "parse_strategy",
     "stack_strategies",
 ]  # fmt: skip
