@@ -57,6 +57,7 @@ calibrate-memory: .venv/.installed-dev  ## fit only what memory depends on, and 
 bench: .venv/.installed-dev  ## speed, beside a reference measured in the same run
 	$(BIN)/python benchmarks/reference_agreement.py
 	$(BIN)/python benchmarks/strategies_per_second.py
+	$(BIN)/python benchmarks/search_time.py
 	$(BIN)/python benchmarks/points_per_second.py --full
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/tasks_per_second.py

@@ -82,14 +82,15 @@ class RowMemory:
 
     def gradients_bytes(self) -> float:
         """Sharded from ZeRO-2 on, unless the stack keeps them whole; with one layer's before they are
-        scattered, and buffers of reductions.
+        scattered, never more than the row's own, and buffers of reductions.
         """
         owned, s, layout = self.owned, self.strategy, self.job.stack.capability.state
         whole = layout.whole_gradients or (layout.whole_with_pipeline and s.pp > 1)
         kept = owned.both if whole else sharded(s, owned, 2)
         total = state_bytes(self.job, s).gradient * kept
         if s.dp * s.cp > 1:
-            total += layout.unit_gradient_bytes * self.work.layer.parameters if s.zero >= 2 else 0.0
+            unit = min(self.work.layer.parameters, owned.both)
+            total += layout.unit_gradient_bytes * unit if s.zero >= 2 else 0.0
             total += layout.bucket_bytes if s.zero >= 1 else 0.0
         return total
 

@@ -67,7 +67,7 @@ class ActivationCopies:
         return out_s, max(n - 1.0, 0.0) * self.back.awaited_s
 
     def _limited_s(self) -> tuple[float, float]:
-        """Of a pass with layers that stay: they come after the last copy out and before the first one back."""
+        """Of a pass with layers that stay, which come after the last copy out and before the first back."""
         awaited = max(self.limit - 1.0, 0.0)
         out_s = awaited * self.out.awaited_s + (self.limit - awaited) * self.out.overlapped_s
         return out_s, self.limit * self.back.awaited_s

@@ -16,7 +16,7 @@ class StateBytes:
     """Per parameter."""
 
     weight: float  # as computed with and sent
-    stored: float  # of a layer
+    stored: float  # of a layer, with all copies of it
     gradient: float  # as accumulated
     reduced: float  # on the wire
     optimizer: float
@@ -27,12 +27,14 @@ class StateBytes:
 def state_bytes(job: Job, strategy: Strategy) -> StateBytes:
     """By precision: fp32 weights are their own main copy, fp16 runs keep gradients in fp16 unless stated.
 
-    A host computes in fp32: main weights, every moment and gradients have 4 bytes there at least.
+    Without ZeRO, 16-bit weights of layers are kept next to their fp8 or fp4 copies. A host computes in fp32:
+    main weights, every moment and gradients have 4 bytes there at least.
     """
     stack, precision = job.stack, strategy.precision
     whole = precision == "fp32"
     weight = 4.0 if whole else 2.0
-    stored = stack.capability.weight_bytes.get(precision, {}).get(job.cluster.device.family, weight)
+    low = stack.capability.weight_bytes.get(precision, {}).get(job.cluster.device.family)
+    stored = weight if low is None else low if strategy.zero else weight + low
     most = stack.fp16_gradient_bytes if precision == "fp16" and not stack.grad_dtype else 1e9
     gradient = min(stack.gradient_bytes, most)
     chosen = stack.optimizer

@@ -74,6 +74,11 @@ def test_a_batch_is_chosen_and_searched() -> None:
     assert "llama3-8b h100:8" in benchmark("batch_target", "--repeat", "1", "--cases", "1")
 
 
+def test_a_search_with_experts_takes_at_most_twice_the_time_of_one_without() -> None:
+    said = benchmark("search_time", "--repeat", "2", "--devices", "2048")
+    assert re.search(r"^ +2048( +\d+\.\d+){3}$", said, re.M)
+
+
 def test_plans_come_to_timelines() -> None:
     assert "plan to timeline" in benchmark("plan_to_timeline", "--repeat", "1", "--smallest")
 

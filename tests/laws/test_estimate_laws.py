@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from tests.laws.draws import Question, questions, with_compute, with_host, with_links, with_memory
 from trainwright.estimate.layers import model_parts
 from trainwright.estimate.layouts import State, build_layouts
+from trainwright.estimate.least import least_step_s
 from trainwright.estimate.network import links
 from trainwright.estimate.shapes import distinct_shapes
-from trainwright.estimate.step import estimate
+from trainwright.estimate.step import build_tables, distinct_recomputes, estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.recompute_modules import NAMES, RECOMPUTES, SELECTIVE
 from trainwright.plan.strategy import SCHEDULES, Strategies, join_strategies, parse_strategy
@@ -44,6 +45,23 @@ def test_no_part_of_a_step_or_of_memory_is_negative(question: Question) -> None:
     for name, each in columns(result).items():
         assert np.isfinite(each).all(), name
         assert (each >= 0).all(), name
+
+
+@given(questions())
+def test_no_step_is_shorter_than_its_lower_bound(question: Question) -> None:
+    least_s = least_step_s(question.job, question.strategies)
+    assert (least_s <= estimate(question.job, question.strategies).step_s * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_tables_of_strategies_estimate_what_else_these_recompute_and_offload(question: Question) -> None:
+    variants = question.strategies
+    plain = replace(variants, recompute=0 * variants.recompute, offload=0 * variants.offload)
+    tables = build_tables(question.job, plain, distinct_recomputes(variants))
+    rows = np.arange(len(plain))[::-1]
+    found = columns(tables.take(rows).estimate(variants.take(rows), detail=True))
+    for name, each in columns(estimate(question.job, variants)).items():
+        assert found[name] == pytest.approx(each[::-1], rel=1e-12), name
 
 
 @given(questions())

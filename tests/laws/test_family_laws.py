@@ -82,8 +82,8 @@ def test_no_variant_is_missed_that_needs_less_recomputation_than_all(memory_gb: 
 def test_the_order_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = question(0.6, families=10)
     first = [each.strategies for each in find_families(asked, find_plans(asked))]
-    blocks = find.strategy_blocks
-    monkeypatch.setattr(find, "strategy_blocks", lambda space: list(blocks(space, 500))[::-1])
+    blocks = find.unsharded_blocks
+    monkeypatch.setattr(find, "unsharded_blocks", lambda *asked: list(blocks(*asked, 500))[::-1])
     assert [each.strategies for each in find_families(asked, find_plans(asked))] == first
 
 

@@ -97,10 +97,11 @@ def test_what_is_wrong_with_sites_or_algorithms_is_shown(page: Any, address: str
 
 
 def test_islands_are_shown_where_exact_training_does_not_fit(page: Any, address: str) -> None:
-    # whole copies of 13 B parameters are too large for a device; halves of heads and neurons are not
+    # whole copies of 6.7 B parameters are too large for a device; halves of heads and neurons are not
     question = {
         **SITES,
-        "model": "gpt3-13b",
+        "model": "gpt3-6.7b",
+        "device": "h20",
         "sites": "2",
         "link": "1Gbps",
         "algorithm": "ist coverage=0",

@@ -1,7 +1,7 @@
 """What one block of the model costs on one device, for every distinct shape."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import numpy as np
@@ -101,11 +101,7 @@ def block_costs(
     """Costs of one block of a segment at every shape, with rows for some recomputations; with `traffic`, also
     what it moves.
     """
-    own = float(segment.seq or seq)
-    lengths = {"seq": own, "seq_enc": float(graph.sizes.get("seq_enc", seq))}
-    regions: tuple[Region, ...] = ("sequence", "attention", "experts")
-    whole = segment_sizes(graph, segment)
-    by_region = {region: split_sizes(whole, lengths, shapes, region) for region in regions}
+    by_region = _sizes_by_region(graph, segment, seq, shapes)
     ops = segment.block.ops
     time = _times(ops, by_region, machine, graph.passes)
     hidden = _hidden_bytes(segment.block, by_region["attention"], machine)
@@ -137,10 +133,49 @@ def block_costs(
     )
 
 
+def time_costs(
+    graph: Graph, segment: Segment, seq: int, shapes: Shapes, machine: Machine, *, experts: bool
+) -> BlockCosts:
+    """Of one block of a segment, what bounds its time: costs of the ops of experts, or of all others.
+
+    Only the seconds of ops and what is communicated beside them are found.
+    """
+    by_region, ops = _sizes_by_region(graph, segment, seq, shapes), segment.block.ops
+    own = [op for op in ops if (_sizing(op) == "experts") == experts]
+    found = _times(own, by_region, machine, graph.passes)
+    if experts:
+        found["routed_bytes"] = _routed_bytes(ops, by_region["experts"], machine) / shapes.etp
+    else:
+        sizes = by_region["attention"]
+        hidden = _hidden_bytes(segment.block, sizes, machine)
+        found |= {
+            "hidden_bytes": hidden,
+            "tp_reductions": _reductions(segment.block, sizes, hidden, machine),
+            "kv_bytes": _kv_bytes(segment.block, sizes, machine),
+        }
+    return replace(no_costs(shapes), **found)
+
+
+def _sizes_by_region(
+    graph: Graph, segment: Segment, seq: int, shapes: Shapes
+) -> dict[Region, dict[str, Array]]:
+    lengths = {"seq": float(segment.seq or seq), "seq_enc": float(graph.sizes.get("seq_enc", seq))}
+    regions: tuple[Region, ...] = ("sequence", "attention", "experts")
+    whole = segment_sizes(graph, segment)
+    return {region: split_sizes(whole, lengths, shapes, region) for region in regions}
+
+
 def largest_costs(costs: Sequence[BlockCosts]) -> BlockCosts:
     """The largest of each cost among several blocks."""
     return BlockCosts(
         **{f.name: np.maximum.reduce([getattr(each, f.name) for each in costs]) for f in fields(BlockCosts)}
+    )
+
+
+def least_costs(costs: Sequence[BlockCosts]) -> BlockCosts:
+    """The least of each cost among several blocks."""
+    return BlockCosts(
+        **{f.name: np.minimum.reduce([getattr(each, f.name) for each in costs]) for f in fields(BlockCosts)}
     )
 
 

@@ -10,6 +10,7 @@ from trainwright.plan.strategy import Strategies
 Ints = NDArray[np.int64]
 
 _MOST_CODES = 1 << 20
+_FEW_CODES = 1 << 12
 
 
 def distinct(strategies: Strategies, knobs: Sequence[str]) -> tuple[Ints, Ints]:
@@ -18,13 +19,16 @@ def distinct(strategies: Strategies, knobs: Sequence[str]) -> tuple[Ints, Ints]:
     Knobs are small integers, so combinations are told apart by tables instead of sorting.
     """
     code, count = np.zeros(len(strategies), dtype=np.int64), 1
+    most = min(max(8 * len(strategies), _FEW_CODES), _MOST_CODES)  # a table costs no more than the strategies
     for knob in knobs:
         column = getattr(strategies, knob)
+        if column.strides == (0,):
+            continue  # broadcast: one value
         rank, present = _ranks(column, int(column.max()) + 1)
         if present > 1:
             code = code * present + rank
             count *= present
-            if count > _MOST_CODES:
+            if count > most:
                 code, count = _ranks(code, count)
     code, count = _ranks(code, count)
     first = np.empty(count, dtype=np.int64)

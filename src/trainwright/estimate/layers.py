@@ -15,11 +15,18 @@ from trainwright.cost.collective import (
 )
 from trainwright.cost.operators import Machine
 from trainwright.cost.overlap import smooth_max
-from trainwright.estimate.blocks import BlockCosts, block_costs, largest_costs, no_costs
+from trainwright.estimate.blocks import (
+    BlockCosts,
+    block_costs,
+    largest_costs,
+    least_costs,
+    no_costs,
+    time_costs,
+)
 from trainwright.estimate.ranks import Ranks, build_ranks
 from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
-from trainwright.model.graph import Segment
+from trainwright.model.graph import Segment, is_layer
 from trainwright.plan.strategy import CP_KINDS, PRECISIONS
 
 Array = NDArray[np.float64]
@@ -71,6 +78,52 @@ def model_parts(
     if any(segment.sizes for segment in job.graph.segments):
         mean = replace(mean, largest=largest_costs(bodies))
     return layers, mean, start, end
+
+
+def least_layer_s(job: Job, links: Sequence[Link], shapes: Shapes, *, experts: bool) -> tuple[int, Array]:
+    """The number of layers, and seconds of a mean layer's ops of experts with their communication, or of all
+    other ops with theirs: forward and backward together are no shorter than both.
+
+    Of communication, as much is hidden as the stack can hide.
+    """
+    layers, total = 0, no_costs(shapes)
+    for segment in job.graph.segments:
+        if is_layer(segment.block):
+            layers += segment.count
+            total = total + _time_costs(job, segment, shapes, experts=experts).scaled(segment.count)
+    costs = total.scaled(1.0 / layers)
+    stack, on, passes = job.stack, shapes.overlap, job.graph.passes
+    ranks = build_ranks(
+        links, {"tp": shapes.tp, "cp": shapes.cp, "dp": shapes.dp, "pp": shapes.pp}, shapes.order
+    )
+    ops = (
+        costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s + costs.matmul_data_s
+        + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
+    )  # fmt: skip
+    if experts:
+        copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
+        ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
+        return layers, ops + 2.0 * ep * (1.0 - stack.ep_overlap * on)
+    tp = _tensor_parallel_s(links, ranks, shapes, costs)
+    cp = _context_parallel_s(job, links, ranks, shapes, costs)
+    back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
+    share = stack.cp_overlap * on * (shapes.cp_kind == CP_KINDS.index("ring"))
+    summed = passes * tp * (1.0 - stack.tp_forward_overlap * on) + tp * (1.0 - stack.tp_overlap * on)
+    return layers, ops + summed + (passes * cp + back) * (1.0 - share)
+
+
+def _time_costs(job: Job, segment: Segment, shapes: Shapes, *, experts: bool) -> BlockCosts:
+    """What bounds the time of a block, at the fastest of the precisions among the shapes."""
+    tables = [
+        time_costs(
+            job.graph, segment, job.seq, shapes,
+            Machine(device=job.cluster.device, efficiency=job.efficiency, stack=job.stack,
+                    precision=PRECISIONS[code]),
+            experts=experts,
+        )
+        for code in np.unique(shapes.precision)
+    ]  # fmt: skip
+    return tables[0] if len(tables) == 1 else least_costs(tables)
 
 
 def _costs_by_precision(job: Job, segment: Segment, shapes: Shapes, recomputes: Sequence[str]) -> BlockCosts:

@@ -47,26 +47,58 @@ def estimate(job: Job, strategies: Strategies, *, detail: bool = True) -> Estima
     """Step time and memory of every strategy; with `detail`, also what the time is made of."""
     if not len(strategies):
         return join_estimates([], detail)
-    job = crowded(job)
-    shapes, shape = distinct_shapes(strategies)
-    rows, layout = layout_rows(strategies)
-    recomputes = distinct_recomputes(strategies)
-    model = build_model(job, job, shapes, strategies.take(rows), shape[rows], recomputes)
-    every = np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies))
-    chunks = [slice(at, at + CHUNK) for at in range(0, len(strategies), CHUNK)]
-    return join_estimates(
-        [
-            estimate_chunk(model, strategies.take(at), shape[at], layout[at], every[at], detail)
-            for at in chunks
-        ],
-        detail,
-        tier_keys(job.cluster),
-    )
+    return build_tables(job, strategies, distinct_recomputes(strategies)).estimate(strategies, detail=detail)
 
 
 def distinct_recomputes(strategies: Strategies) -> Ints:
     """The recomputations of a batch, by number; no recomputation is always one of them."""
     return np.unique(np.append(strategies.recompute, RECOMPUTES.index("none")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyTables:
+    """The tables of a job for some strategies, from which variants of these are estimated: strategies that
+    recompute and offload something else.
+    """
+
+    model: "Model"
+    shape: Ints
+    layout: Ints
+    global_batch: Array
+
+    def take(self, rows: Ints | NDArray[np.bool_]) -> "StrategyTables":
+        """The tables for some of the strategies."""
+        return replace(
+            self, shape=self.shape[rows], layout=self.layout[rows], global_batch=self.global_batch[rows]
+        )
+
+    def estimate(self, variants: Strategies, *, detail: bool) -> Estimates:
+        """Step time and memory of one variant of each strategy."""
+        chunks = [slice(at, at + CHUNK) for at in range(0, len(variants), CHUNK)]
+        return join_estimates(
+            [
+                estimate_chunk(
+                    self.model, variants.take(at), self.shape[at], self.layout[at], self.global_batch[at],
+                    detail,
+                )
+                for at in chunks
+            ],
+            detail,
+            tier_keys(self.model.job.cluster),
+        )  # fmt: skip
+
+
+def build_tables(job: Job, strategies: Strategies, recomputes: Ints) -> StrategyTables:
+    """The tables of a job for some strategies and these recomputations, of which none is one."""
+    job = crowded(job)
+    shapes, shape = distinct_shapes(strategies)
+    rows, layout = layout_rows(strategies)
+    return StrategyTables(
+        model=build_model(job, job, shapes, strategies.take(rows), shape[rows], recomputes),
+        shape=shape,
+        layout=layout,
+        global_batch=np.broadcast_to(np.asarray(job.global_batch, dtype=float), len(strategies)),
+    )
 
 
 def build_model(

@@ -8,6 +8,7 @@ from trainwright.export.canonical import canonical
 from trainwright.export.handover import Handover
 from trainwright.model.features import model_features
 from trainwright.plan.legality import PlanFacts, violations
+from trainwright.plan.recompute_modules import recompute_modules
 from trainwright.plan.strategy import Strategy, stack_strategies
 from trainwright.stack.capability import ANY, Capability, missing_features
 from trainwright.stack.load import stack_entries
@@ -53,13 +54,15 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
 
 
 def _unlisted(strategy: Strategy, capability: Capability) -> Iterator[Gap]:
-    """What can be stated only with the layers of a model."""
+    """What can be stated only with the layers of a model; labels of norms mean others in each model."""
     reason = "needs the layers of the model: state --model"
     if capability.counts_offloaded_layers and strategy.offload in ("activations", "both"):
         yield Gap(knob="offload", value=strategy.offload, reason=reason)
     usual = (1, capability.unlisted_vpp)
     if capability.unlisted_vpp and strategy.schedule == "interleaved" and strategy.vpp not in usual:
         yield Gap(knob="vpp", value=strategy.vpp, reason=reason)
+    if capability.fused_norms and {"norm", "mlp_norm"} & {*recompute_modules(strategy.recompute)}:
+        yield Gap(knob="recompute", value=strategy.recompute, reason=reason)
 
 
 def target_capability(target: str) -> Capability:

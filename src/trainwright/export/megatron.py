@@ -46,8 +46,8 @@ def remarks(handover: Handover) -> Iterator[str]:
 
 def _scaling(handover: Handover) -> Iterator[str]:
     """What the scaling of fp8 depends on."""
-    strategy = handover.strategy
-    if strategy.precision == "fp8" and not handover.device_family:
+    unknown = handover.strategy.precision == "fp8" and not handover.device_family
+    if unknown and fp8_recipe(handover) == "tensorwise":
         yield "fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices."
 
 
@@ -223,7 +223,14 @@ def recompute_labels(strategy: Strategy) -> list[str]:
 
 
 def fp8_recipe(handover: Handover) -> str:
-    """The scaling that a prediction assumes; delayed scaling refuses recomputed norms."""
+    """The scaling of fp8: by tensor or by block of 32.
+
+    Weights that are gathered in fp8 and updated on the host need delayed scaling, which refuses recomputed
+    norms and expert activations.
+    """
+    strategy = handover.strategy
+    if keeps_low_weights(strategy) and strategy.offload == "optimizer":
+        return "delayed"
     return "mxfp8" if handover.device_family == "blackwell" else "tensorwise"
 
 

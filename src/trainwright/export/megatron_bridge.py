@@ -13,7 +13,8 @@ from trainwright.plan.strategy import Strategy
 NAME = "Megatron-Bridge"
 PRECISIONS = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "tensorwise": "bf16_with_fp8_current_scaling_mixed",
-    "mxfp8": "bf16_with_mxfp8_mixed", "fp4": "bf16_with_nvfp4_mixed",
+    "delayed": "bf16_with_fp8_delayed_scaling_mixed", "mxfp8": "bf16_with_mxfp8_mixed",
+    "fp4": "bf16_with_nvfp4_mixed",
 }  # fmt: skip
 _TORCH = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp8": "torch.uint8"}
 

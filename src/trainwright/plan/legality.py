@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,10 +80,19 @@ class Violation:
 
 def illegal(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Flags:
     """Which strategies the stack cannot run."""
-    found = np.zeros(len(strategies), dtype=bool)
-    for each in violations(capability, strategies, facts):
-        found |= each.broken
-    return found
+    return _broken(len(strategies), violations(capability, strategies, facts))
+
+
+@cache
+def _is_placed(order: str, wide: int, orders: tuple[str, ...]) -> bool:
+    """Whether an order places ranks as one of some orders does, where the axes of the bits in `wide` have
+    several; the usual order must be one of them.
+    """
+    if order == ORDERS[0]:
+        return order in orders
+    sizes = {axis: 1 + (wide >> bit & 1) for bit, axis in enumerate(AXES)}
+    placed = {canonical_order(each, sizes) for each in orders} | {ORDERS[0]}
+    return canonical_order(order, sizes) in placed
 
 
 def discouraged(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Flags:
@@ -91,6 +101,37 @@ def discouraged(capability: Capability, strategies: Strategies, facts: PlanFacts
         return np.zeros(len(strategies), dtype=bool)
     split = (strategies.tp > 1) | (strategies.cp > 1)
     return np.asarray((strategies.zero >= 2) & split & (strategies.dp * strategies.cp > 1))
+
+
+def illegal_schedule(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Flags:
+    """Which strategies break a rule on pipelines or precision: none reads experts, sharding or the ladder of
+    recomputation and offloading.
+    """
+    rules = _Rules(capability=capability, strategies=strategies, facts=facts)
+    return _broken(len(strategies), rules.axes(), rules.pipeline(), rules.precision())
+
+
+def illegal_zero(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Flags:
+    """Which strategies break a rule on ZeRO, or are discouraged; what does so with ep 1 does with any ep."""
+    rules = _Rules(capability=capability, strategies=strategies, facts=facts)
+    return _broken(len(strategies), rules.sharding()) | discouraged(capability, strategies, facts)
+
+
+def illegal_sharding(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Flags:
+    """Which strategies break a rule on other axes or sharding, or are discouraged: none reads schedules,
+    micro batches or the ladder of recomputation and offloading.
+    """
+    rules = _Rules(capability=capability, strategies=strategies, facts=facts)
+    topics = (rules.axes(), rules.tensor(), rules.context(), rules.experts(), rules.sharding())
+    return _broken(len(strategies), *topics) | discouraged(capability, strategies, facts)
+
+
+def _broken(count: int, *topics: Iterator[Violation]) -> Flags:
+    found = np.zeros(count, dtype=bool)
+    for topic in topics:
+        for each in topic:
+            found |= each.broken
+    return found
 
 
 def violations(capability: Capability, strategies: Strategies, facts: PlanFacts) -> Iterator[Violation]:
@@ -151,7 +192,7 @@ class _Rules:
             if inner:
                 broken = self._sharded & (s.zero >= 2) & ~self._in_orders(inner)
                 yield from self._say("order", broken, f"has {', '.join(inner)} with zero 2 and 3")
-        for order in self.capability.equal_expert_replicas:
+        for order in self.capability.equal_expert_replicas if s.order.any() else ():
             usual = self._in_orders((ORDERS[0],))
             ranks = np.where(s.ep * s.etp == 1, s.tp, s.ep * s.etp)  # etp is tp unless experts state it
             unequal = (s.pp > 1) & (ranks != s.tp * s.cp)
@@ -160,15 +201,14 @@ class _Rules:
 
     def _in_orders(self, orders: Sequence[str]) -> Flags:
         """Which strategies place ranks as one of some orders does."""
-        s, found = self.strategies, self.strategies.order == 0
-        for row in np.flatnonzero(~found):
-            sizes = {axis: int(getattr(s, axis)[row]) for axis in AXES}
-            placed = {canonical_order(order, sizes) for order in orders} | {ORDERS[0]}
-            found[row] = canonical_order(ORDERS[s.order[row]], sizes) in placed
-        if ORDERS[0] in orders:
-            return np.asarray(found)
-        plain = s.order == 0
-        return np.asarray(found & ~plain)
+        s = self.strategies
+        wide = sum((getattr(s, axis) > 1) << bit for bit, axis in enumerate(AXES))
+        code = np.asarray(s.order + len(ORDERS) * wide)
+        table = np.zeros(len(ORDERS) << len(AXES), dtype=bool)
+        for each in np.flatnonzero(np.bincount(code)).tolist():
+            many, order = divmod(each, len(ORDERS))
+            table[each] = _is_placed(ORDERS[order], many, tuple(orders))
+        return np.asarray(table[code])
 
     def tensor(self) -> Iterator[Violation]:
         """Sequence parallelism, and heads that tensor parallelism divides."""
@@ -343,6 +383,12 @@ class _Rules:
         broken = optimizer & ~np.isin(np.where(alone, 1, stage), able.optimizer_offload_zeros)
         has = ", ".join(map(str, able.optimizer_offload_zeros))
         yield from self._say("offload", broken, f"offloads the optimizer with zero {has}")
+        if able.offload_fp8_keeps:
+            kept = RECOMPUTES.index("+".join(able.offload_fp8_keeps))  # as bits
+            on = optimizer & self._sharded & (s.precision == PRECISIONS.index("fp8"))
+            has = ", ".join(able.offload_fp8_keeps)
+            rule = f"recomputes none of {has} with fp8 and an offloaded optimizer"
+            yield from self._say("recompute", on & (s.recompute & kept > 0), rule)
         if not able.activation_offload_pipeline:
             yield from self._say("offload", activations & (s.pp > 1), "offloads activations without pp")
         if able.activation_offload_recomputes:

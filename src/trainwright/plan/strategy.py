@@ -224,7 +224,17 @@ class Strategies:
 
     def take(self, where: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Strategies":
         """The strategies at some indices."""
-        return Strategies(**{field.name: getattr(self, field.name)[where] for field in fields(self)})
+        columns = {name: getattr(self, name) for name in _KNOBS}
+        # A column that is broadcast has one value, and stays so.
+        taken = {name: column[where] for name, column in columns.items() if column.strides != (0,)}
+        if len(taken) == len(columns):
+            return Strategies(**taken)
+        count = len(next(iter(taken.values()), self.dp[where]))
+        same = {name: np.broadcast_to(columns[name][:1], count) for name in columns.keys() - taken.keys()}
+        return Strategies(**taken, **same)
+
+
+_KNOBS = tuple(field.name for field in fields(Strategies))
 
 
 def stack_strategies(strategies: Iterable[Strategy]) -> Strategies:

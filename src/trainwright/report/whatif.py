@@ -54,7 +54,8 @@ def what_if(
 
 
 def _per_sequence(job: Job, strategies: Strategies, global_batch: NDArray[np.int64]) -> Array:
-    return estimate(replace(job, global_batch=global_batch), strategies).step_s / global_batch
+    job = replace(job, global_batch=global_batch)
+    return estimate(job, strategies, detail=False).step_s / global_batch
 
 
 def _changed(job: Job, resource: str, factor: float) -> Job:

@@ -21,13 +21,16 @@ from numpy.typing import NDArray
 
 from trainwright.economics.batch import batch_charge
 from trainwright.errors import BadInput
+from trainwright.estimate.least import least_step_s
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array
 from trainwright.plan.legality import plan_facts
 from trainwright.plan.strategy import CP_KINDS, OFFLOADS, SCHEDULES, Strategies, join_strategies
-from trainwright.search.find import Question, fits, runs, space_of, unbounded
+from trainwright.search.find import Question, build_facts, fits, runs, space_of, unbounded
 from trainwright.search.ladder import Rung, bottom, on_rung, rung_knobs, rungs, without_gpipe
-from trainwright.search.space import Space, batch_unit, strategy_blocks
+from trainwright.search.least_first import LeastFirst
+from trainwright.search.space import Space, batch_unit
+from trainwright.search.unsharded import unsharded_blocks
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -75,7 +78,7 @@ def probe_batches(question: Question, span: tuple[int, int], middle: float) -> B
         space = without_gpipe(space)
     strategies, near = _able(question, space, _thinned(question, space), middle)
     unit = _units(question, strategies)
-    sequence_s = _climb(question, space, strategies, near)
+    sequence_s = _sequence_s(question, space, strategies, near)
     batches = _listed(span)
     chosen = _best_of_units(unit, sequence_s)
     lines = _Lines.of(question, strategies.take(chosen), near[chosen], sequence_s[chosen], span)
@@ -148,7 +151,10 @@ def _thinned(question: Question, space: Space) -> Strategies:
     usual = {"zero": _stages(question), "etp": (1, 2), "cp_kind": _kind(question), "shard": groups}
     few = dict(space.fixed) | {knob: _few(space, knob, values) for knob, values in usual.items()}
     thin = on_rung(replace(space, fixed=few), rungs(space)[0])
-    strategies = join_strategies(strategy_blocks(thin))
+    batch = space.global_batch if space.span in (None, (space.global_batch,) * 2) else 0
+    facts = build_facts(replace(question.job, global_batch=batch))
+    blocks = unsharded_blocks(thin, question.job.stack.capability, facts)
+    strategies = join_strategies(each.sharded(np.arange(len(each.strategies))) for each in blocks)
     if "sp" in space.fixed or question.job.stack.capability.sequence_parallel == "never":
         return strategies
     alone = (strategies.tp == 1) | (space.seq % (strategies.tp * strategies.cp) != 0)
@@ -187,6 +193,21 @@ def _groups(node: int, devices: int) -> tuple[int, ...]:
     powers = range(max((devices // node).bit_length() // 3 + 1, 1))
     sizes = [min(node << 3 * power, devices) for power in powers]
     return (0, *dict.fromkeys(next(d for d in range(size, 0, -1) if devices % d == 0) for size in sizes))
+
+
+def _sequence_s(question: Question, space: Space, strategies: Strategies, batch: Ints) -> Array:
+    """Seconds per sequence of each strategy where it fits; infinite where nothing fits, or where it is slower
+    than the best and there is one batch only.
+    """
+    span = space.span or (space.global_batch, space.global_batch)
+    if span[0] < span[1] or bottom(space) is None:
+        return _climb(question, space, strategies, batch)
+    job = replace(question.job, global_batch=batch)
+    waves = LeastFirst(least_step_s(unbounded(job), strategies) / batch * (1.0 - 1e-9))
+    found = np.full(len(strategies), np.inf)
+    while len(rows := waves.next(float(found.min(initial=np.inf)))):
+        found[rows] = _climb(question, space, strategies.take(rows), batch[rows])
+    return found
 
 
 def _climb(question: Question, space: Space, strategies: Strategies, batch: Ints) -> Array:

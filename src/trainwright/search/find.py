@@ -2,6 +2,8 @@
 
 What is left out is left out by proof, for the objectives that rise with time (time, cost, energy):
 
+- a strategy takes at least as long as its layers and its pipeline do, however its state is sharded
+  (`least_step_s`): the lowest bounds are evaluated first, those beyond what is kept never;
 - gpipe needs as long as 1f1b and never less memory, so it is evaluated only if 1f1b is not allowed;
 - recomputation and offloading are evaluated only where a strategy does not fit on a rung of `ladder.py`
   that is never slower, and only while it would be among the best on such a rung. What fits only with the
@@ -19,7 +21,7 @@ strategies, and of the best with each set of degrees. That is no proof: a strate
 usual order may be the best in another.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd, inf
 
@@ -28,24 +30,37 @@ from numpy.typing import NDArray
 
 from trainwright.economics.batch import batch_charge
 from trainwright.estimate.distinct import distinct
-from trainwright.estimate.step import estimate
+from trainwright.estimate.least import least_step_s
+from trainwright.estimate.step import StrategyTables, build_tables, distinct_recomputes, estimate
 from trainwright.estimate.types import Array, Estimates, Job
-from trainwright.plan.legality import discouraged, illegal, plan_facts
-from trainwright.plan.strategy import Strategies, Strategy, stack_strategies
+from trainwright.plan.legality import PlanFacts, discouraged, illegal, plan_facts
+from trainwright.plan.strategy import RECOMPUTES, Strategies, Strategy, stack_strategies
 from trainwright.search.ahead import work_ahead
 from trainwright.search.families import family_codes, family_leaders
 from trainwright.search.front import pareto_front
-from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, rung_knobs, without_gpipe
+from trainwright.search.ladder import (
+    Rung,
+    bottom,
+    higher,
+    never_slower,
+    on_rung,
+    rung_knobs,
+    rungs,
+    without_gpipe,
+)
+from trainwright.search.least_first import LeastFirst
 from trainwright.search.mappings import can_matter, mapped
-from trainwright.search.rank import Candidates, best, by_memory, join_candidates, objective
+from trainwright.search.rank import BOUNDED_BY_TIME, Candidates, best, by_memory, join_candidates, objective
 from trainwright.search.recompute_choices import recompute_choices
-from trainwright.search.space import KNOBS, Space, count_strategies, layer_count, strategy_blocks
+from trainwright.search.space import KNOBS, Space, count_strategies, layer_count
+from trainwright.search.unsharded import UnshardedBlock, unsharded_blocks
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 BENCH = 256  # the best strategies that are kept, beyond those asked for: what-if questions start from them
 ROOMIER = 1.25  # the memory of the what-if question that only a search can answer
 _MOST_PENDING = 1 << 18
+_BLOCK = 1 << 17  # strategies that are estimated at a time
 _FAR = 1.5  # times the best: beyond it no other mapping is tried, and no family is looked for
 
 
@@ -113,14 +128,18 @@ def find_plans(question: Question) -> Found:
             space = without_gpipe(space)
         lowest = bottom(space) if question.objective != "memory" else None
         pending: list[Candidates] = []
-        for block, result in _estimated(job, on_rung(space, lowest) if lowest else space):
-            found, candidates = _add(question, job, block, result, found)
-            if lowest:
-                unsettled = candidates.take(~_settled(question, job, candidates, result))
-                pending.append(unsettled.take(_can_count(question, found, unsettled, unsettled.least)))
-            if sum(map(len, pending)) > _MOST_PENDING:
-                found = _climb(question, job, space, join_candidates(pending), found)
-                pending = []
+        for unsharded in _unsharded(job, on_rung(space, lowest) if lowest else space):
+            waves = LeastFirst(_least_score(question, job, unsharded.strategies))
+            while len(rows := waves.next(_limit(question, found))):
+                for block, result in _estimated(job, unsharded.blocks(rows, _BLOCK)):
+                    found, candidates = _add(question, job, block, result, found)
+                    if lowest:
+                        unsettled = candidates.take(~_settled(question, job, candidates, result))
+                        can_count = _can_count(question, found, unsettled, unsettled.least)
+                        pending.append(unsettled.take(can_count))
+                    if sum(map(len, pending)) > _MOST_PENDING:
+                        found = _climb(question, job, space, join_candidates(pending), found)
+                        pending = []
         if pending:
             found = _climb(question, job, space, join_candidates(pending), found)
     found = _with_published(question, found)
@@ -159,8 +178,9 @@ def _with_mappings(question: Question, found: Found) -> Found:
         job = replace(question.job, global_batch=batch)
         chosen = start.strategies.take(start.global_batch == batch)
         strategies, _ = mapped(chosen.take(distinct(chosen, KNOBS)[0]))
+        found = replace(found, considered=found.considered + len(strategies))
+        strategies = strategies.take(runs(job, strategies))
         if len(strategies):
-            found = replace(found, considered=found.considered + len(strategies))
             found, _, _ = _evaluate(question, job, strategies, found)
     return found
 
@@ -170,28 +190,55 @@ def find_front(question: Question) -> Candidates:
     front = _nothing().best
     for batch in question.batches:
         job = replace(question.job, global_batch=batch)
-        for block, result in _estimated(job, space_of(question, batch)):
-            fit = fits(job, result, question.filled_share)
-            kept = _candidates(question, job, block, result).take(fit)
-            front = pareto_front(join_candidates([front, kept]))
+        for unsharded in _unsharded(job, space_of(question, batch)):
+            every = np.arange(len(unsharded.strategies))
+            for block, result in _estimated(job, unsharded.blocks(every, _BLOCK)):
+                fit = fits(job, result, question.filled_share)
+                kept = _candidates(question, job, block, result).take(fit)
+                front = pareto_front(join_candidates([front, kept]))
     return front
 
 
-def _estimated(job: Job, space: Space) -> Iterator[tuple[Strategies, Estimates]]:
-    """Every block of a space with its estimates; what the stack cannot run is left out."""
+def _unsharded(job: Job, space: Space) -> Iterator[UnshardedBlock]:
+    """Every strategy of a space that the job's stack may run, without its sharding."""
+    return unsharded_blocks(space, job.stack.capability, build_facts(job))
+
+
+def _estimated(job: Job, blocks: Iterable[Strategies]) -> Iterator[tuple[Strategies, Estimates]]:
+    """Blocks with their estimates; what the stack cannot run is left out."""
     endless = unbounded(job)
-    blocks = (block.take(runs(job, block)) for block in strategy_blocks(space))
-    return work_ahead(lambda block: estimate(endless, block, detail=False), filter(len, blocks))
+    able = (block.take(runs(job, block)) for block in blocks)
+    return work_ahead(lambda block: estimate(endless, block, detail=False), filter(len, able))
 
 
 def runs(job: Job, strategies: Strategies) -> Flags:
     """Which strategies the job's stack can run at its batch (or each at its own) and does not warn of."""
-    facts = plan_facts(
+    able, facts = job.stack.capability, build_facts(job)
+    return np.asarray(~(illegal(able, strategies, facts) | discouraged(able, strategies, facts)))
+
+
+def build_facts(job: Job) -> PlanFacts:
+    """What the legality of the job's strategies depends on."""
+    return plan_facts(
         job.graph, seq=job.seq, global_batch=job.global_batch, device_family=job.cluster.device.family,
         optimizer=job.stack.optimizer.name if job.stack.optimizer else "", grad_dtype=job.stack.grad_dtype,
     )  # fmt: skip
-    able = job.stack.capability
-    return np.asarray(~(illegal(able, strategies, facts) | discouraged(able, strategies, facts)))
+
+
+def _least_score(question: Question, job: Job, strategies: Strategies) -> Array:
+    """Scores that no sharding of the strategies is better than; 0 for objectives without such a bound."""
+    if question.objective not in BOUNDED_BY_TIME:
+        return np.zeros(len(strategies))
+    value = BOUNDED_BY_TIME[question.objective](job, least_step_s(unbounded(job), strategies))
+    charge = batch_charge(int(job.global_batch) * job.seq, question.critical_batch_tokens)
+    return np.asarray(value * charge * (1.0 - 1e-9))
+
+
+def _limit(question: Question, found: Found) -> float:
+    """The score beyond which a strategy on the lowest rung changes nothing of what is found."""
+    if question.objective == "memory":
+        return inf
+    return max(found.bound, _reach(found) if question.mappings or question.families else 0.0)
 
 
 def space_of(question: Question, batch: int) -> Space:
@@ -261,10 +308,15 @@ def evaluate(question: Question, job: Job, strategies: Strategies) -> tuple[Cand
 
 
 def _evaluate(
-    question: Question, job: Job, strategies: Strategies, found: Found
+    question: Question, job: Job, strategies: Strategies, found: Found, tables: StrategyTables | None = None
 ) -> tuple[Found, Candidates, Flags]:
-    """What was found with these strategies added, all of them as candidates, and which are settled."""
-    result = estimate(unbounded(job), strategies, detail=False)
+    """What was found with these strategies added, all of them as candidates, and which are settled.
+
+    Tables of the unbounded job spare building them.
+    """
+    if tables is None:
+        tables = build_tables(unbounded(job), strategies, distinct_recomputes(strategies))
+    result = tables.estimate(strategies, detail=False)
     result = replace(result, feasible=result.feasible & runs(job, strategies))
     found, candidates = _add(question, job, strategies, result, found)
     return found, candidates, _settled(question, job, candidates, result)
@@ -349,6 +401,10 @@ def _nothing() -> Found:
 def _climb(question: Question, job: Job, space: Space, pending: Candidates, found: Found) -> Found:
     """What was found with strategies that do not fit on the bottom rung put on higher ones."""
     pending = pending.take(_can_count(question, found, pending, pending.least))
+    if not len(pending):
+        return found
+    recomputes = np.unique([RECOMPUTES.index("none"), *(rung.recompute for rung in rungs(space))])
+    tables = build_tables(unbounded(job), pending.strategies, recomputes)
     scores: dict[Rung, Array] = {}
     fitted: dict[Rung, Flags] = {}
     for rung in higher(space):
@@ -363,36 +419,46 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
         if not len(rows):
             continue
         chosen = _with(pending.strategies.take(rows), **rung_knobs(rung))
-        found, candidates, settled = _evaluate(question, job, chosen, found)
+        own = tables.take(rows)
+        found, candidates, settled = _evaluate(question, job, chosen, found, own)
         scores[rung][rows], fitted[rung][rows] = candidates.least, settled
         if rung.counted and job.stack.capability.recompute_layers != "every":
-            found = _count_layers(question, job, candidates, least[rows], found, "recompute_layers")
-        if rung.counts_offloaded:
-            found = _count_layers(question, job, candidates, least[rows], found, "offload_layers")
+            found = _count_layers(question, job, own, candidates, least[rows], found, "recompute_layers")
+        if rung.counts_offloaded:  # few degrees and recomputations go with it
+            able = runs(job, chosen)
+            some = candidates.take(able), least[rows[able]]
+            found = _count_layers(question, job, own.take(able), *some, found, "offload_layers")
     return found
 
 
 def _count_layers(
-    question: Question, job: Job, full: Candidates, least: Array, found: Found, knob: str
+    question: Question,
+    job: Job,
+    tables: StrategyTables,
+    full: Candidates,
+    least: Array,
+    found: Found,
+    knob: str,
 ) -> Found:
     """What was found with fewer layers recomputed or offloaded, where that fits the devices or roomier ones;
     where they have expanded memory, also what fits without it.
 
     `least` are scores that no number of layers beats.
     """
-    if knob == "offload_layers":  # few stages, recomputations and so on go with it
-        able = runs(job, full.strategies)
-        full, least = full.take(able), least[able]
     capacity_bytes, share = job.cluster.capacity_bytes, question.filled_share
     own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
-    for room in (*((own * share,) if own < 1.0 else ()), share, ROOMIER * share):
-        if room <= share or not len(found.roomier):
+    risky = knob == "offload_layers" and share < 1.0  # what fits at a higher risk is stated too
+    rooms = (*((own * share,) if own < 1.0 else ()), share, *((1.0,) if risky else ()), ROOMIER * share)
+    for room in rooms:
+        beyond = found.riskier if room == 1.0 else found.roomier
+        if room <= share or not len(beyond):
             counts = _can_count(question, found, full, least)
         else:
-            counts = least <= float(found.roomier.score[0])
+            counts = least <= float(beyond.score[0])
         rows = (full.total_bytes <= room * capacity_bytes) & counts
         if rows.any():
-            found = _fewest_layers(question, job, full.strategies.take(rows), room, found, knob)
+            some = tables.take(rows), full.strategies.take(rows)
+            found = _fewest_layers(question, job, *some, room, found, knob)
     return found
 
 
@@ -403,7 +469,13 @@ def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
 
 
 def _fewest_layers(
-    question: Question, job: Job, strategies: Strategies, room: float, found: Found, knob: str
+    question: Question,
+    job: Job,
+    tables: StrategyTables,
+    strategies: Strategies,
+    room: float,
+    found: Found,
+    knob: str,
 ) -> Found:
     """What was found with the fewest recomputed or offloaded layers per stage that let each strategy fit.
 
@@ -415,25 +487,24 @@ def _fewest_layers(
     layers = _layers_per_stage(job, strategies) // unit  # in units that can be stated
     if knob == "offload_layers":
         layers = layers - 1  # the last one stays anyway: its backward follows at once
-    endless = unbounded(job)
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
         counted = _with(strategies.take(rows), **{knob: middle * unit[rows]})
-        needed = estimate(endless, counted, detail=False).total_bytes
+        needed = tables.take(rows).estimate(counted, detail=False).total_bytes
         fit = needed <= room * job.cluster.capacity_bytes
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
     fewest = _with(strategies, **{knob: high * unit})
     fewer = (high < layers) & (high > 0)
     if room > question.filled_share:  # what fits without the room was found without it
-        fewer &= ~fits(job, estimate(endless, fewest, detail=False), question.filled_share)
+        fewer &= ~fits(job, tables.estimate(fewest, detail=False), question.filled_share)
     if not fewer.any():
         return found
     # The space has each with every layer recomputed or offloaded: these are beyond it.
     found = replace(found, considered=found.considered + int(fewer.sum()))
-    return _evaluate(question, job, fewest.take(fewer), found)[0]
+    return _evaluate(question, job, fewest.take(fewer), found, tables.take(fewer))[0]
 
 
 def _layers_per_stage(job: Job, strategies: Strategies) -> Ints:

@@ -23,6 +23,8 @@ def nearest_miss(question: Question, found: Found) -> InfeasiblePlan:
     capacity = cluster.capacity_bytes
     need = float(found.nearest.total_bytes[0])
     needs = f"needs {render_bytes(need)} on its fullest device, which has {render_bytes(capacity)}"
+    if need <= capacity:
+        needs += f", of which {question.filled_share:.1%} may be filled at this OOM risk"
     remedies = list(_remedies(question))
     advice = "; ".join(remedies) if remedies else "no single change was found that makes it fit"
     return InfeasiblePlan(

@@ -81,13 +81,20 @@ def rounded(values: Array) -> Array:
 
 def _time(job: Job, estimates: Estimates) -> Array:
     """Seconds per token."""
-    return estimates.step_s / (job.global_batch * job.seq)
+    return _seconds_per_token(job, estimates.step_s)
+
+
+def _seconds_per_token(job: Job, step_s: Array) -> Array:
+    return step_s / (job.global_batch * job.seq)
 
 
 def _cost(job: Job, estimates: Estimates) -> Array:
     """Dollars per token."""
-    per_s = job.cluster.count * job.cluster.device.price_per_hour / 3600.0
-    return _time(job, estimates) * per_s
+    return _time(job, estimates) * _dollars_per_s(job)
+
+
+def _dollars_per_s(job: Job) -> float:
+    return job.cluster.count * job.cluster.device.price_per_hour / 3600.0
 
 
 def _energy(job: Job, estimates: Estimates) -> Array:
@@ -105,6 +112,13 @@ def _memory(job: Job, estimates: Estimates) -> Array:
 
 Objective = Callable[[Job, Estimates], Array]
 OBJECTIVES: Mapping[str, Objective] = {"time": _time, "cost": _cost, "energy": _energy, "memory": _memory}
+
+
+# Objectives that are known, but for what power adds, once a step's time is: a shorter one is no worse.
+BOUNDED_BY_TIME: Mapping[str, Callable[[Job, Array], Array]] = {
+    "time": _seconds_per_token,
+    "cost": lambda job, step_s: _seconds_per_token(job, step_s) * _dollars_per_s(job),
+}
 
 
 def objective(name: str) -> Objective:

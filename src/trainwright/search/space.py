@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from math import prod
 
 import numpy as np
@@ -106,22 +106,22 @@ def strategy_blocks(space: Space, size: int = 1 << 17) -> Iterator[Strategies]:
     check_layers(space.graph)
     pending: list[Grid] = []
     count = 0
-    for grid in _grids(space):
+    for grid in grids(space):
         pending.append(grid)
-        count += _size(grid)
+        count += grid_size(grid)
         if count >= size:
-            yield _strategies(pending)
+            yield strategies_of(pending)
             pending, count = [], 0
     if pending:
-        yield _strategies(pending)
+        yield strategies_of(pending)
 
 
 def count_strategies(space: Space) -> int:
     """The number of legal strategies, without building them."""
-    return sum(map(_size, _grids(space)))
+    return sum(map(grid_size, grids(space)))
 
 
-def _grids(space: Space) -> Iterator[Grid]:
+def grids(space: Space) -> Iterator[Grid]:
     """One grid per legal set of degrees; an error if there is none."""
     empty = True
     for degrees in _degrees(space):
@@ -231,24 +231,39 @@ def _single(space: Space, knob: str, values: Sequence[int], *, open_ended: bool 
     return [(value,) for value in _allowed(space, knob, values)]
 
 
-def _size(grid: Grid) -> int:
+def grid_size(grid: Grid) -> int:
+    """How many strategies a grid has."""
     return prod(len(values) for values in grid.values())
 
 
-def _strategies(grids: Sequence[Grid]) -> Strategies:
+def strategies_of(listed: Sequence[Grid]) -> Strategies:
     """The products of the axes of each grid, the last axis fastest, one grid after another."""
-    total = sum(map(_size, grids))
-    columns = {name: np.empty(total, dtype=np.int64) for names in grids[0] for name in names}
-    start = 0
-    for grid in grids:
-        count = inner = _size(grid)
-        for names, values in grid.items():
-            inner //= len(values)
-            for name, each in zip(names, zip(*values, strict=True), strict=True):
-                part = columns[name][start : start + count].reshape(-1, len(values), inner)
-                part[...] = np.array(each)[:, None]
-        start += count
+    sizes = [grid_size(grid) for grid in listed]
+    inner = sizes.copy()
+    columns: dict[str, Ints] = {}
+    for names in listed[0]:
+        axes = [grid[names] for grid in listed]
+        counts = [len(axis) for axis in axes]
+        inner = [size // count for size, count in zip(inner, counts, strict=True)]
+        # Of each grid, its values; each of them `inner` times, and all of that as often as the grid needs.
+        for name, values in zip(names, zip(*chain.from_iterable(axes), strict=True), strict=True):
+            columns[name] = _repeated(np.array(values, dtype=np.int64), counts, inner, sizes)
     return Strategies(**columns)
+
+
+def _repeated(values: Ints, counts: list[int], inner: list[int], sizes: list[int]) -> Ints:
+    """The column of a knob: so many of the values belong to each grid."""
+    if (values == values[0]).all():
+        return np.broadcast_to(values[:1], sum(sizes))
+    if max(counts) == 1:
+        return np.repeat(values, sizes)
+    column = np.empty(sum(sizes), dtype=np.int64)
+    start = at = 0
+    for count, each, size in zip(counts, inner, sizes, strict=True):
+        part = column[start : start + size].reshape(-1, count, each)
+        part[...] = values[at : at + count, None]
+        start, at = start + size, at + count
+    return column
 
 
 def _pipelines(space: Space, pp: int, dp: int) -> list[tuple[int, int, int]]:

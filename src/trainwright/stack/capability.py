@@ -78,6 +78,7 @@ class Capability:
     recompute_zeros: tuple[int, ...] = (0, 1, 2, 3)  # ZeRO stages that full recomputation goes with
     offloads: tuple[str, ...] = ("none", "optimizer", "activations", "both")
     optimizer_offload_zeros: tuple[int, ...] = (0, 1, 2, 3)
+    offload_fp8_keeps: tuple[str, ...] = ()  # modules not recomputed with fp8 and an offloaded optimizer
     counts_offloaded_layers: bool = False  # activations go to the host by a number of layers
     activation_offload_pipeline: bool = True  # with pp > 1
     activation_offload_recomputes: tuple[str, ...] = ()  # recomputations that it goes with; none stated: any

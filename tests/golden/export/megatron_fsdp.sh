@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # dp64 mb1 zero3 hsdp8 full4 offload-optimizer fp8, a global batch of 512, 64 devices
-# fp8: per-tensor scaling, as on Hopper; state --cluster for the recipe of other devices.
 # Run it on every node, with NODE_RANK, MASTER_ADDR and MASTER_PORT set.
 set -euo pipefail
 : "${NODE_RANK:=0}" "${MASTER_ADDR:=localhost}" "${MASTER_PORT:=29500}"
@@ -49,7 +48,7 @@ PLAN_ARGS=(
     --recompute-num-layers 4
     --bf16
     --fp8-format hybrid
-    --fp8-recipe tensorwise
+    --fp8-recipe delayed
     --fp8-param-gather
     --overlap-grad-reduce
     --overlap-param-gather

@@ -160,8 +160,8 @@ def test_neither_recomputation_nor_offloading_makes_a_step_faster() -> None:
 
 def test_the_order_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     first = find_plans(question(0.6))
-    blocks = find.strategy_blocks
-    monkeypatch.setattr(find, "strategy_blocks", lambda space: list(blocks(space, 500))[::-1])
+    blocks = find.unsharded_blocks
+    monkeypatch.setattr(find, "unsharded_blocks", lambda *asked: list(blocks(*asked, 500))[::-1])
     second = find_plans(question(0.6))
     assert [str(first.best.strategies[i]) for i in range(20)] == [
         str(second.best.strategies[i]) for i in range(20)
@@ -254,6 +254,15 @@ def test_a_miss_names_devices_that_would_fit() -> None:
     message = str(nearest_miss(replace(asked, fixed={"offload": (0,)}), found))
     assert "gpt does not fit on 1 round: of 24 strategies the nearest miss" in message
     assert "devices would fit" in message
+
+
+def test_a_miss_that_only_the_oom_risk_excludes_says_so() -> None:
+    asked = question(1.0)
+    needed = find_plans(question(0.01)).nearest.total_bytes[0]
+    share = 0.9 * needed / asked.job.cluster.capacity_bytes
+    strict = replace(asked, filled_share=float(share))
+    message = str(nearest_miss(strict, find_plans(strict)))
+    assert f"of which {share:.1%} may be filled at this OOM risk" in message
 
 
 def test_a_miss_names_the_constraint_to_lift() -> None:

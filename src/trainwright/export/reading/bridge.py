@@ -29,7 +29,7 @@ _REFUSED = {
 _DTYPES = {
     "torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8",
 }  # fmt: skip
-_FP8 = {"tensorwise": "fp8", "mxfp8": "fp8"}  # recipes of one precision
+_FP8 = {"tensorwise": "fp8", "delayed": "fp8", "mxfp8": "fp8"}  # recipes of one precision
 
 
 def read_bridge(text: str, source: str, stated: StatedSettings) -> Configured:
