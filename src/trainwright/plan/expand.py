@@ -277,6 +277,10 @@ def _memory_transforms(
         yield Offload(ops="*", what="optimizer")
     if strategy.offload in ACTIVATION_OFFLOADS:
         most = strategy.offload_layers or None
+        longest = max(map(len, rows), default=0)
+        if strategy.offload_layers > longest:
+            thing, rule = f'strategy "{strategy}": offload_layers', f"a stage has {longest} layers"
+            raise BadInput(thing, strategy.offload_layers, rule, "use fewer")
         yield Offload(ops=block_pattern([name for row in rows for name in row[:most]]), what="activations")
     attends = any(each.op.kind == "attention" for each in instances)  # products and a softmax do not
     if strategy.cp > 1 and strategy.cp_kind == "ring" and attends:

@@ -16,7 +16,7 @@ from trainwright.stack.optimizer import ADAM_BYTES, GRADIENT_BYTES, OptimizerCho
 # Settings that a strategy cannot express and that a recipe's own job counts, and how far.
 OWN_STATE: Mapping[str, str] = MappingProxyType(
     {
-        "activation_offload": "numbers of layers, interpolated; tensors as the nearest setting",
+        "activation_offload": "tensors as the nearest setting",
         "cross_entropy_fusion": "Transformer Engine's, and tiles",
         "fp8_weight_copies": "gathered in low precision or not",
         "gradient_dtype": "yes",

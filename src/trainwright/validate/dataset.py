@@ -149,7 +149,8 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     fixed.setdefault(
         "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
     )
-    fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
+    fixed.setdefault("offload", (0,))
+    fixed |= {"overlap": (1,), "cp_kind": (0,)}
     able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
     fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))
     if fixed.get("pp") == (1,):
