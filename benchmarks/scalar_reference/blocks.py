@@ -285,11 +285,11 @@ class _BlockOnDevice:
         return tensor_bytes(tensor, self.sizes(region), width) / shared
 
     def _saved_width_bytes(self, name: str, repeated: set[str]) -> float:
-        """Of an element: some stacks keep inputs of fp8 linears in one byte, which comes on top where others
-        need the tensor itself.
+        """Of an element: some stacks keep inputs of fp8 linears in one byte, of fp4 ones in half a byte and a
+        16th for its scale, which comes on top where others need the tensor itself.
         """
-        width = self.compute.element_bytes
-        if self.strategy.precision != "fp8" or not getattr(self.job.stack, "quantized_inputs", False):
+        width, low = self.compute.element_bytes, {"fp8": 1.0, "fp4": 0.5 + 1 / 16}
+        if self.strategy.precision not in low or not getattr(self.job.stack, "quantized_inputs", False):
             return width
         narrow = whole = False
         for op in self.block.ops:
@@ -298,7 +298,8 @@ class _BlockOnDevice:
             if any(tensor.name == name for tensor in reads):
                 narrow |= linear and op.name not in repeated
                 whole |= not linear or op.name in repeated
-        return (width if whole or not narrow else 0.0) + (1.0 if narrow else 0.0)
+        kept = low[self.strategy.precision] if narrow else 0.0
+        return (width if whole or not narrow else 0.0) + kept
 
     def _score_bytes(self, op: Op) -> float:
         """Of unfused attention: softmax and dropout results, and the mask."""

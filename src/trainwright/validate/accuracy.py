@@ -100,7 +100,7 @@ def _source_medians(evidence: Evidence, predictions: Predictions) -> tuple[list[
     names, truth = sources(evidence.dataset), measured(evidence.dataset)["step_s"]
     off = np.abs(predictions.step_s / truth - 1.0)
     out = np.abs(1.0 / evidence.held.ratio - 1.0)
-    every = sorted(set(names))
+    every = sorted(set(names[np.isfinite(off) & np.isfinite(out)]))
     return [float(np.nanmedian(off[names == n])) for n in every], [
         float(np.nanmedian(out[names == n])) for n in every
     ]

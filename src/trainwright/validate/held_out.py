@@ -49,7 +49,7 @@ def hold_out(
         groups = groups_of(outcomes, every == source)
         return constants, predict(outcomes, constants.stack, constants.efficiency, groups)
 
-    each_source = sorted(set(names))
+    each_source = sorted(set(names) - {""})  # rows that cannot be read have none
     for source, (constants, found) in zip(each_source, forked_map(left_out, each_source), strict=True):
         own = every == source
         memory[own], fits[own] = found.memory_bytes[own], found.fits[own]

@@ -3,12 +3,15 @@
 import argparse
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from trainwright.cost.load import CALIBRATION, PRIOR, Constants, load_constants, save_constants
-from trainwright.errors import TrainwrightError
+from trainwright.errors import TrainwrightError, UnknownName
 from trainwright.output_file import save_text
 from trainwright.validate.accuracy import Evidence, render_accuracy
 from trainwright.validate.calibrate import OPTIONAL_SPREAD, STACK_SPREAD, time_problem, timed, with_generic
@@ -17,7 +20,7 @@ from trainwright.validate.collective_rows import load_collectives
 from trainwright.validate.dataset import Dataset, build_dataset, load_rows, predict
 from trainwright.validate.held_out import hold_out, intervals
 from trainwright.validate.memory_check import hold_out_memory, render_memory_check
-from trainwright.validate.memory_fit import fit_memory, leave_out_memory
+from trainwright.validate.memory_fit import fit_memory, leave_out_memory, stacks_of
 from trainwright.validate.memory_spread import memory_spreads
 from trainwright.validate.problem import Say, solve, with_values
 
@@ -45,13 +48,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--memory-only", action="store_true", help="fit what memory depends on and keep constants of time"
     )
+    parser.add_argument(
+        "--only-stacks",
+        nargs="+",
+        default=(),
+        help="fit the constants of time of these stacks and keep all others",
+    )
     options = parser.parse_args(arguments)
     try:
-        calibrate_memory(options) if options.memory_only else calibrate(options)
+        _run(options)
     except TrainwrightError as error:
         print(f"calibrate: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.memory_only:
+        calibrate_memory(options)
+    elif options.only_stacks:
+        calibrate_stacks(options)
+    else:
+        calibrate(options)
 
 
 def calibrate(options: argparse.Namespace) -> None:
@@ -98,15 +116,28 @@ def calibrate_memory(options: argparse.Namespace) -> None:
     say(f"wrote {options.out} and {options.memory_page}")
 
 
-def _timed_prior(known: Constants) -> Constants:
-    """The prior of memory, with constants of time that were fitted before."""
+def calibrate_stacks(options: argparse.Namespace) -> None:
+    """Fit the constants of time of some stacks from their priors; all others stay as they are."""
+    known, say, names = load_constants(options.start or CALIBRATION), _progress(), set(options.only_stacks)
+    for name in sorted(names - set(known.stacks)):
+        raise UnknownName("stack", name, known.stacks)
+    timed_prior = _timed_prior(known, names)
+    prior = replace(known, stacks={**known.stacks, **{name: timed_prior.stacks[name] for name in names}})
+    dataset = build_dataset(load_rows(options.tables / "runs_v2.csv"), prior.stack)
+    rows = timed(dataset) & np.isin(stacks_of(dataset), sorted(names))
+    problem = time_problem(dataset, prior, rows)
+    own = tuple(each for each in problem.parameters if each.kind == "stack")
+    found = solve(replace(problem, parameters=own), options.rounds, say)
+    save_constants(options.out, with_values(prior, own, found.x))
+    say(f"wrote {options.out}")
+
+
+def _timed_prior(known: Constants, without: Collection[str] = ()) -> Constants:
+    """The prior of memory, with constants of time that were fitted before, except for some stacks."""
     prior, times = load_constants(PRIOR), (*STACK_SPREAD, *OPTIONAL_SPREAD, "runs")
-    stacks = {
-        name: replace(stack, **{each: getattr(known.stacks[name], each) for each in times})
-        if name in known.stacks
-        else stack
-        for name, stack in prior.stacks.items()
-    }
+    stacks = dict(prior.stacks)
+    for name in (set(stacks) & set(known.stacks)) - set(without):
+        stacks[name] = replace(stacks[name], **{each: getattr(known.stacks[name], each) for each in times})
     return replace(known, stacks=stacks)
 
 

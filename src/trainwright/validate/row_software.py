@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from trainwright.search.published_recipe import load_recipes
+from trainwright.model.load import load_entry
+from trainwright.search.published_recipe import PublishedRecipe, load_recipes
+from trainwright.search.recipe_defaults import fill_defaults
 from trainwright.search.recipe_state import optimizer_name
 from trainwright.stack.load import capability_of
 
@@ -18,7 +20,7 @@ _FIGURES = (
 )  # what words of a row's notes say that its memory counts
 _FUSED_LOSS = r"fused (?:cross[- ]entropy|ce\b)|chunked (?:cross[- ]entropy|ce\b|loss)"
 _EAGER = r"\beager\b"
-_BRIDGE = "megatron-bridge"
+_RECIPE_STACKS = ("megatron-bridge", "nemo")  # NVIDIA's, whose tables leave out what their recipes state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ def row_software(row: Row, framework: str, model: str) -> RowSoftware:
     """What a row states, or the recipes of the software it names for the same model."""
     notes = " ".join(row.get(name) or "" for name in ("notes", "other_knobs", "inferred")).lower()
     optimizer, grad_dtype = ((row.get(name) or "").strip().lower() for name in ("optimizer", "grad_dtype"))
-    usual = recipe_state(model) if _is_bridge(row) else RecipeState()
+    stack = _recipe_stack(row)
+    usual = recipe_state(stack, model) if stack else RecipeState()
     fused = _fused_loss(framework, notes, release_date(row.get("release") or ""))
     return RowSoftware(
         figure=next((name for name, words in _FIGURES if re.search(words, notes)), ""),
@@ -71,19 +74,25 @@ def _fused_loss(framework: str, notes: str, date: str) -> bool | None:
     return capability.has_fused_loss(date) if date and capability.fused_loss_since else None
 
 
-def _is_bridge(row: Row) -> bool:
-    """Whether a run is of Megatron-Bridge, whose recipes state what its tables leave out."""
+def _recipe_stack(row: Row) -> str:
+    """Which software's recipes state what a row leaves out; empty if none."""
     words = " ".join(row.get(name) or "" for name in ("framework", "source", "citation")).lower()
-    return _BRIDGE in words
+    return next((name for name in _RECIPE_STACKS if name in words), "")
 
 
 @cache
-def recipe_state(model: str) -> RecipeState:
-    """What most of Megatron-Bridge's recipes of a model say, or most of all its recipes."""
-    recipes = [each for each in load_recipes() if each.stack == _BRIDGE and each.workload != "lora"]
+def recipe_state(stack: str, model: str) -> RecipeState:
+    """What most recipes of a stack and a model say, or most of all the stack's."""
+    recipes = [each for each in load_recipes() if each.stack == stack and each.workload != "lora"]
     own = [each for each in recipes if each.model == model] or recipes
-    states = [
-        (optimizer_name(each), each.grad_dtype, each.other.get("cross_entropy") == "te") for each in own
-    ]
-    optimizer, grad_dtype, fused_loss = max(set(states), key=lambda state: (states.count(state), state))
-    return RecipeState(optimizer=optimizer, grad_dtype=grad_dtype, fused_loss=fused_loss)
+    states = [_state(each) for each in own]
+    return max(set(states), key=lambda state: (states.count(state), state.optimizer, state.grad_dtype))
+
+
+def _state(recipe: PublishedRecipe) -> RecipeState:
+    filled, _ = fill_defaults(recipe, load_entry(recipe.model).architecture)
+    return RecipeState(
+        optimizer=optimizer_name(filled),
+        grad_dtype=filled.grad_dtype,
+        fused_loss=filled.other.get("cross_entropy") == "te",
+    )

@@ -55,4 +55,5 @@ def test_rows_of_megatron_bridge_have_the_state_of_its_recipes() -> None:
 
 
 def test_a_model_without_recipes_has_the_state_of_most() -> None:
-    assert recipe_state("no such model").grad_dtype == "bf16"
+    assert recipe_state("megatron-bridge", "no such model").grad_dtype == "bf16"
+    assert recipe_state("nemo", "no such model").grad_dtype == "bf16"
