@@ -106,7 +106,11 @@ def _check_offload_layers(question: Question) -> None:
     if not moving & {*question.fixed.get("offload", moving)}:
         rule = "needs activations on the host"
         raise BadInput("--fix offload_layers", _text(values), rule, "fix offload=activations")
-    layers = layers_per_stage(question.job.graph, min(question.fixed.get("pp", (1,))))
+    stages = min(question.fixed.get("pp", (1,)))
+    if stages > 1 and not able.activation_offload_pipeline:
+        rule = f"{able.title} offloads activations without pp"
+        raise BadInput("--fix offload_layers", _text(values), rule, "fix pp=1")
+    layers = layers_per_stage(question.job.graph, stages)
     if min(values) >= layers:
         remedy = "use fewer, or 0 for all"
         raise BadInput("--fix offload_layers", _text(values), f"a stage has {layers} layers", remedy)
