@@ -36,7 +36,7 @@ class ActivationCopies:
         """
         n = layers / chunks
         if 0 < self.limit < n:
-            out_s, back_s = self._limited_s()
+            out_s, back_s = self._limited_s(n)
             return chunks * out_s, chunks * back_s
         lone = self.alternating * chunks  # passes that wait for no copies of the one before
         moved = layers - min(staying, layers)
@@ -59,18 +59,21 @@ class ActivationCopies:
         last copy out if copies overlap.
         """
         if 0 < self.limit < n:
-            return self._limited_s()
+            return self._limited_s(n)
         unawaited = max(n - 1.0, 0.0) if self.overlap else n
         out_s = unawaited * self.out.overlapped_s + max(n - 2.0, 0.0) * (
             self.out.awaited_s - self.out.overlapped_s
         )
         return out_s, max(n - 1.0, 0.0) * self.back.awaited_s
 
-    def _limited_s(self) -> tuple[float, float]:
-        """Of a pass with layers that stay, which come after the last copy out and before the first back."""
-        awaited = max(self.limit - 1.0, 0.0)
-        out_s = awaited * self.out.awaited_s + (self.limit - awaited) * self.out.overlapped_s
-        return out_s, self.limit * self.back.awaited_s
+    def _limited_s(self, n: float) -> tuple[float, float]:
+        """Of a pass with layers that stay, at least one: they come after the last copy out and before the
+        first back.
+        """
+        copies = min(self.limit, max(n - 1.0, 0.0))
+        awaited = max(copies - 1.0, 0.0)
+        out_s = awaited * self.out.awaited_s + (copies - awaited) * self.out.overlapped_s
+        return out_s, copies * self.back.awaited_s
 
 
 def activation_copies(

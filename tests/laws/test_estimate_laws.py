@@ -18,7 +18,7 @@ from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import build_tables, distinct_recomputes, estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.recompute_modules import NAMES, RECOMPUTES, SELECTIVE
-from trainwright.plan.strategy import SCHEDULES, Strategies, join_strategies, parse_strategy
+from trainwright.plan.strategy import OFFLOADS, SCHEDULES, Strategies, join_strategies, parse_strategy
 from trainwright.search.space import layer_count
 
 FACTORS = st.sampled_from([1.01, 1.25, 2.0, 10.0])
@@ -171,6 +171,16 @@ def test_offloading_trades_time_for_memory(question: Question) -> None:
         assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
     assert (both.host_bytes >= np.maximum(optimizer.host_bytes, activations.host_bytes)).all()
     assert (optimizer.total_bytes <= none.total_bytes * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_the_more_layers_offload_the_longer_a_step_and_the_less_it_keeps(question: Question) -> None:
+    moves = _with(question.strategies, "offload", OFFLOADS.index("activations"))
+    counts = [estimate(question.job, _with(moves, "offload_layers", count)) for count in (1, 2, 5, 0)]
+    for less, more in pairwise(counts):
+        assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
+        assert (more.total_bytes <= less.total_bytes * (1 + 1e-9)).all()
+        assert (more.host_bytes >= less.host_bytes * (1 - 1e-9)).all()
 
 
 @given(questions())
