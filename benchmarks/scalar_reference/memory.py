@@ -54,7 +54,7 @@ class RowMemory:
             optimizer=optimizer,
             activations=activations,
             buffers=self.buffers_bytes(),
-            reserve=self.job.stack.fragmentation * allocated,
+            reserve=self.job.stack.reserve_share * allocated,
         )
 
     def buffers_bytes(self) -> float:

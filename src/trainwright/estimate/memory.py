@@ -119,7 +119,7 @@ def memory_parts(
         "optimizer": optimizer,
         "activations": chosen,
         "buffers": job.stack.context_bytes + job.stack.communicator_bytes * communicators(strategies),
-        "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
+        "reserve": job.stack.reserve_share * (weights + gradients + optimizer + chosen),
     }, np.choose(fullest, waiting) if job.cluster.expanded else chosen
 
 
