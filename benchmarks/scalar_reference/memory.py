@@ -111,7 +111,7 @@ class RowMemory:
         logits.
         """
         kept = self.kept_by_layers_bytes() + self.kept_for_wgrads_bytes() + self.kept_by_ends_bytes()
-        return kept + self.workspace_bytes() + self.logits_bytes()
+        return kept + max(self.workspace_bytes(), self.logits_bytes())
 
     def kept_by_layers_bytes(self) -> float:
         """Of all microbatches in flight; offloaded, of two layers."""
