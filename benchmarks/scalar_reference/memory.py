@@ -54,7 +54,7 @@ class RowMemory:
             optimizer=optimizer,
             activations=activations,
             buffers=self.buffers_bytes(),
-            reserve=self.job.stack.fragmentation * allocated,
+            reserve=self.job.stack.reserve_share * allocated,
         )
 
     def buffers_bytes(self) -> float:
@@ -111,7 +111,7 @@ class RowMemory:
         logits.
         """
         kept = self.kept_by_layers_bytes() + self.kept_for_wgrads_bytes() + self.kept_by_ends_bytes()
-        return kept + self.workspace_bytes() + self.logits_bytes()
+        return kept + max(self.workspace_bytes(), self.logits_bytes())
 
     def kept_by_layers_bytes(self) -> float:
         """Of all microbatches in flight; of offloaded layers, what is on its way: two layers, or one where a

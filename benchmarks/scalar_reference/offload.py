@@ -24,6 +24,7 @@ class ActivationCopies:
     copy_s: float  # of one layer, one way
     forward_s: float  # of one layer
     receive_s: float  # what a pass waits for its input
+    idle_s: float  # what a backward that follows a forward waits for ZeRO's gathers and scatters
     out: CopyCost
     back: CopyCost
     alternating: float  # share of passes that follow one of the other direction
@@ -52,7 +53,7 @@ class ActivationCopies:
         """What a backward waits for its first copy, which began with the forward before it."""
         forward_s = n * (self.forward_s + self.out.overlapped_s)
         forward_s += max(n - 2.0, 0.0) * (self.out.awaited_s - self.out.overlapped_s)
-        return max(self.copy_s - forward_s - self.receive_s, 0.0)
+        return max(self.copy_s - forward_s - self.receive_s - self.idle_s, 0.0)
 
     def passing_s(self, n: float) -> tuple[float, float]:
         """Of a pass of n layers that has waited, so that its first copy back is there; nobody waits for its
@@ -100,6 +101,7 @@ def activation_copies(
         copy_s=copy_s,
         forward_s=layer.forward_s,
         receive_s=send_s,
+        idle_s=layer.idle_turn_s,
         out=cost(layer.forward_s, layer.idle_forward_s),
         back=cost(layer.dgrad_s, layer.idle_dgrad_s),
         alternating=alternating,

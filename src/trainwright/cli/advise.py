@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainwright.cli import optimizer
+from trainwright.cli import memory_limit, optimizer
 
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
     optimizer.add_arguments(parser)
+    memory_limit.add_arguments(parser)
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
@@ -76,14 +77,16 @@ def run(options: argparse.Namespace) -> int:
 def advised(options: argparse.Namespace) -> Advised:
     """Advice on the configuration that the options name."""
     from trainwright.cli.configured import legality_notes, parse_configured, parse_job
-    from trainwright.search.advice import advise
+    from trainwright.search.advice import MemoryLimit, advise
 
     configured = parse_configured(options)
     subject, job = parse_job(options, configured)
     configured = replace(configured, global_batch=int(job.global_batch))
     refused = legality_notes(configured, subject, job)
-    notes = (subject.title, *_notes(options, configured, subject), *refused, *subject.basis)
-    advice = advise(job, configured.strategy, spread=subject.memory_spread)
+    share, limited = memory_limit.parse_filled_share(options, subject.memory_spread)
+    notes = (subject.title, *_notes(options, configured, subject), *refused, limited, *subject.basis)
+    limit = MemoryLimit(spread=subject.memory_spread, filled_share=share)
+    advice = advise(job, configured.strategy, limit=limit)
     return Advised(notes, configured, subject, advice)
 
 
@@ -123,6 +126,7 @@ def _tree(found: Advised) -> Mapping[str, object]:
 def _show(found: Advised) -> None:
     from trainwright.cli.recipe_lines import recipe_lines, today_line
     from trainwright.report import tables
+    from trainwright.report.tables import render_risk
     from trainwright.units import render_bytes, render_duration
 
     configured, subject, advice = found.configured, found.subject, found.advice
@@ -131,9 +135,10 @@ def _show(found: Advised) -> None:
     capacity = subject.cluster.device.memory[0].usable_bytes
 
     def figures(each: "Rated") -> list[str]:
-        fit = "" if each.fits else " (does not fit)"
+        fit = "" if each.total_bytes <= capacity else " (does not fit)"
         return [
-            render_duration(each.step_s), f"{tokens / each.step_s:,.0f}", render_bytes(each.total_bytes) + fit
+            render_duration(each.step_s), f"{tokens / each.step_s:,.0f}",
+            render_bytes(each.total_bytes) + fit, render_risk(each.oom_risk),
         ]  # fmt: skip
 
     def rows(changes: "tuple[Change, ...]") -> list[list[str]]:
@@ -143,7 +148,7 @@ def _show(found: Advised) -> None:
             for each in changes
         ]  # fmt: skip
 
-    headers = ["change", "to", "speed", "step", "tok/s/dev", "memory"]
+    headers = ["change", "to", "speed", "step", "tok/s/dev", "memory", "OOM risk"]
     tables.show(console, *found.notes, "")
     today = ["today", str(configured.strategy), "", *figures(advice.today)]
     tables.show(console, tables.table("Today", headers, [today], left=2))

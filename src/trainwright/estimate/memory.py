@@ -91,7 +91,9 @@ def memory_parts(
     first, last, logits = table.first_end[shape], table.last_end[shape], table.logits[shape]
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
-    once = (working + np.where(alone, logits, 0.0), working, working + logits)
+    # Logits are freed before the backward of the last layer begins.
+    last_once = np.maximum(working, logits)
+    once = (np.where(alone, last_once, working), working, last_once)
     activations, waiting, totals = [], [], []
     for layers, end, other, count, state in zip(
         (stages.first[layout], stages.middle[layout], stages.last[layout]),
@@ -121,7 +123,7 @@ def memory_parts(
         "optimizer": optimizer,
         "activations": chosen,
         "buffers": job.stack.context_bytes + job.stack.communicator_bytes * communicators(strategies),
-        "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
+        "reserve": job.stack.reserve_share * (weights + gradients + optimizer + chosen),
     }, np.choose(fullest, waiting) if job.cluster.expanded else chosen
 
 

@@ -21,6 +21,7 @@ class Copies:
     one_s: Array  # one layer, one way
     forward_s: Array  # a layer's forward
     receive_s: Array  # what an action waits for what it receives
+    idle_s: Array  # what a backward after a forward waits for ZeRO's communication, its first copy meanwhile
     out_s: Array  # what a copy out adds to a layer that waits for it
     out_beside_s: Array  # what it adds to a layer that does not
     back_s: Array
@@ -38,7 +39,7 @@ class Copies:
         lone = self.in_turn * chunks
         # The first copy back goes beside the action before, which waits for copies out itself.
         out = n * self.out_beside_s + np.maximum(n - 2.0, 0.0) * (self.out_s - self.out_beside_s)
-        first = np.maximum(self.one_s - n * self.forward_s - out - self.receive_s, 0.0)
+        first = np.maximum(self.one_s - n * self.forward_s - out - self.receive_s - self.idle_s, 0.0)
         out, back = (
             (layers - stay) * self.out_beside_s
             + (layers - lone * np.minimum(n, 2.0)) * (self.out_s - self.out_beside_s),
@@ -96,6 +97,7 @@ def build_copies(
         one_s=one_s,
         forward_s=layer.forward_s,
         receive_s=receive_s,
+        idle_s=layer.idle_turn_s,
         out_s=shown[0],
         out_beside_s=beside[0],
         back_s=shown[1],

@@ -65,7 +65,7 @@ own](accuracy_here.md), which `make measure` writes.
 
 
 def _headline(evidence: Evidence, predictions: Predictions, found: Predictions) -> str:
-    inside, outside = _source_medians(evidence, predictions)
+    _, inside, outside = _source_medians(evidence, predictions)
     ranked = rank_groups(evidence.dataset, predictions)
     good = sum(each.behind <= 0.05 for each in ranked)
     read = sum(case is not None for case in evidence.dataset.cases)
@@ -96,14 +96,16 @@ def _memory_headline(evidence: Evidence, found: Predictions) -> list[tuple[str, 
     ]
 
 
-def _source_medians(evidence: Evidence, predictions: Predictions) -> tuple[list[float], list[float]]:
+def _source_medians(
+    evidence: Evidence, predictions: Predictions
+) -> tuple[list[str], list[float], list[float]]:
+    """Sources with measured step times, and the median error of each: in-sample and held out."""
     names, truth = sources(evidence.dataset), measured(evidence.dataset)["step_s"]
     off = np.abs(predictions.step_s / truth - 1.0)
     out = np.abs(1.0 / evidence.held.ratio - 1.0)
     every = sorted(set(names[np.isfinite(off) & np.isfinite(out)]))
-    return [float(np.nanmedian(off[names == n])) for n in every], [
-        float(np.nanmedian(out[names == n])) for n in every
-    ]
+    inside, outside = ([float(np.nanmedian(each[names == n])) for n in every] for each in (off, out))
+    return every, inside, outside
 
 
 def _by_source(evidence: Evidence, predictions: Predictions) -> str:
@@ -285,8 +287,7 @@ def _number(value: float) -> str:
 
 
 def _weak(evidence: Evidence, predictions: Predictions) -> str:
-    names = sorted(set(sources(evidence.dataset)))
-    inside, outside = _source_medians(evidence, predictions)
+    names, inside, outside = _source_medians(evidence, predictions)
     lines = [
         f"- {name}: {a:.0%} in, {b:.0%} out"
         for name, a, b in zip(names, inside, outside, strict=True)

@@ -71,6 +71,7 @@ class Case:
     figure: str = ""  # what its memory counts, one of MEMORY_FIGURES; "": what the stack's users quote
     fused_loss: bool | None = None
     is_eager: bool = False
+    expandable_segments: bool = False
 
 
 def parse_case(row: Row) -> Case:
@@ -98,6 +99,7 @@ def parse_case(row: Row) -> Case:
         figure=software.figure,
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
+        expandable_segments=software.expandable_segments,
     )
 
 
