@@ -66,9 +66,8 @@ class Copies:
         some = (self.counted > 0) & (self.counted < layers)
         if not some.any():
             return out, back
-        moved = np.minimum(
-            self.counted, np.maximum(layers - 1.0, 0.0)
-        )  # a mean of layers may have a fraction
+        # A mean of layers may have a fraction: one layer stays at least.
+        moved = np.minimum(self.counted, np.maximum(layers - 1.0, 0.0))
         waits = np.maximum(moved - 1.0, 0.0)
         own = moved * self.out_beside_s + waits * (self.out_s - self.out_beside_s)
         return np.where(some, actions * own, out), np.where(some, actions * moved * self.back_s, back)
