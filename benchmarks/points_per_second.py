@@ -24,7 +24,7 @@ import numpy as np
 
 from trainwright.estimate.fleet import at
 from trainwright.estimate.step import estimate
-from trainwright.search.find import space_of
+from trainwright.search.find import fits, space_of
 from trainwright.search.space import legal_strategies
 from trainwright.sweep.load import parse_sweep
 from trainwright.sweep.part import Maker, points_per_part
@@ -93,8 +93,10 @@ def measure_one_by_one(sweep: Sweep, count: int) -> tuple[float, list[float]]:
     strategies = legal_strategies(space_of(ready.question, ready.question.batches[0]))
     best, start_s = [], time.process_time()
     for row in range(count):
-        result = estimate(at(job, np.int64(row)), strategies, detail=False)
-        best.append(float(result.step_s[result.feasible].min()) if result.feasible.any() else np.nan)
+        own = at(job, np.int64(row))
+        result = estimate(own, strategies, detail=False)
+        within = fits(own, result, ready.question.filled_share)
+        best.append(float(result.step_s[within].min()) if within.any() else np.nan)
     return time.process_time() - start_s, best
 
 

@@ -26,6 +26,7 @@ from trainwright.model.build import build_graph
 from trainwright.model.load import load_model
 from trainwright.plan.recompute_modules import NAMES, SELECTIVE, recompute_modules
 from trainwright.plan.strategy import (
+    ACTIVATION_OFFLOADS,
     OFFLOADS,
     ORDERS,
     PRECISIONS,
@@ -110,6 +111,7 @@ def kinds(s: Strategy) -> list[str]:
         **{f"recomputed {name}": True for name in recompute_modules(s.recompute)},
         "full recomputation of some layers": s.recompute_layers > 0,
         f"offload {s.offload}": s.offload != "none",
+        "activations of some layers offloaded": s.offload_layers > 0,
         s.precision: True,
         "no overlap": not s.overlap,
         "other rank order": s.order != ORDERS[0],
@@ -158,11 +160,14 @@ def draw_strategies(job: Job, count: int, random: np.random.Generator) -> Iterat
         recompute = str(random.choice(("none", "full", str(random.choice(sets)), str(random.choice(sets)))))
         some = recompute == "full" and random.random() < 0.5
         most = layers_per_stage(job.graph, chosen.pp)
+        offload = str(random.choice(OFFLOADS))
+        counted = offload in ACTIVATION_OFFLOADS and random.random() < 0.5
         yield replace(
             chosen,
             recompute=recompute,
             recompute_layers=int(random.integers(1, most + 1)) if some else 0,
-            offload=str(random.choice(OFFLOADS)),
+            offload=offload,
+            offload_layers=int(random.integers(1, most + 1)) if counted else 0,
             precision=str(random.choice(PRECISIONS)),
             overlap=bool(random.random() < 0.7),
             order=str(random.choice(ORDERS)) if random.random() < 0.4 else chosen.order,

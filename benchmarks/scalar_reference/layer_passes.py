@@ -22,6 +22,7 @@ class LayerPass:
     passing_dgrad_s: float
     idle_forward_s: float  # of the forward: waits for gathers, in which nothing computes
     idle_dgrad_s: float
+    idle_turn_s: float  # of a chunk's first backward after a forward, which hides less or more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +69,9 @@ def layer_pass(
 
     exposed_forward_s = exposed_s(hides_forward_s, ahead_s, share, i)
     exposed_dgrad_s = exposed_s(hides_dgrad_s, back_s, share, i)
-    mean_dgrad_s = exposed_dgrad_s
+    mean_dgrad_s, idle_turn_s = exposed_dgrad_s, 0.0
     if not deferred:
+        idle_turn_s = max((1.0 - i) * share * back_s - hides_forward_s, 0.0)
         crossed_s = exposed_s(hides_forward_s, back_s, share, i) + exposed_s(hides_dgrad_s, ahead_s, share, i)
         mean_dgrad_s += (crossed_s - exposed_forward_s - exposed_dgrad_s) / n
     exposed_wgrad_s = exposed_s(wgrad_s, gathers.scatter_s, share, i) if deferred else 0.0
@@ -85,6 +87,7 @@ def layer_pass(
         passing_dgrad_s=dgrad_s + exposed_dgrad_s - idle_dgrad_s / n,
         idle_forward_s=idle_forward_s,
         idle_dgrad_s=idle_dgrad_s,
+        idle_turn_s=idle_turn_s,
     )
 
 

@@ -54,7 +54,7 @@ class RowMemory:
             optimizer=optimizer,
             activations=activations,
             buffers=self.buffers_bytes(),
-            reserve=self.job.stack.fragmentation * allocated,
+            reserve=self.job.stack.reserve_share * allocated,
         )
 
     def buffers_bytes(self) -> float:
@@ -111,17 +111,22 @@ class RowMemory:
         logits.
         """
         kept = self.kept_by_layers_bytes() + self.kept_for_wgrads_bytes() + self.kept_by_ends_bytes()
-        return kept + self.workspace_bytes() + self.logits_bytes()
+        return kept + max(self.workspace_bytes(), self.logits_bytes())
 
     def kept_by_layers_bytes(self) -> float:
-        """Of all microbatches in flight; offloaded, of two layers."""
+        """Of all microbatches in flight; of offloaded layers, what is on its way: two layers, or one where a
+        layer stays to be followed by it.
+        """
         alone = self.strategy.pp == 1
         kept = kept_for_backward_bytes(
             self.job, self.strategy, self.work, self.row.layers, with_gathered=alone
         )
-        if self.strategy.offload in ("activations", "both"):
-            return 2.0 * kept / max(self.row.layers, 1)
-        return in_flight(self.strategy, self.row, self.microbatches) * kept
+        flight = in_flight(self.strategy, self.row, self.microbatches)
+        if self.strategy.offload not in ("activations", "both"):
+            return flight * kept
+        staying = self.row.layers - moved_layers(self.strategy, self.row.layers)
+        on_their_way = 2 if staying == 0 else 1
+        return (flight * staying + on_their_way) * kept / max(self.row.layers, 1)
 
     def kept_for_wgrads_bytes(self) -> float:
         """Inputs of GEMMs and gradients of their results, counted as what layers save for backward."""
@@ -176,6 +181,11 @@ def kept_for_backward_bytes(
     return recomputed * work.layer.kept_bytes + (layers - recomputed) * whole
 
 
+def moved_layers(strategy: Strategy, layers: float) -> float:
+    """Of the layers of a row, those whose activations go to the host if any do."""
+    return min(strategy.offload_layers or layers, layers)
+
+
 def peak_memory(
     job: Job, strategy: Strategy, work: ModelWork, rows: Sequence[Row], microbatches: float
 ) -> MemoryUse:
@@ -202,5 +212,6 @@ def host_bytes(
     if strategy.offload in ("activations", "both"):
         layers = max(row.layers for row in rows)
         held = in_flight(strategy, rows[0], microbatches)
-        total += held * kept_for_backward_bytes(job, strategy, work, layers, with_gathered=False)
+        kept = kept_for_backward_bytes(job, strategy, work, layers, with_gathered=False)
+        total += held * kept * moved_layers(strategy, layers) / layers
     return total

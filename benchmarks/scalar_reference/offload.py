@@ -18,22 +18,27 @@ class CopyCost:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationCopies:
     """Two copies are on their way out at most, one on its way back ahead of its use: a pass of n layers waits
-    for n−2 out and n−1 back.
+    for n−2 out and n−1 back. Where only its first `limit` layers go, for limit−1 out and limit back.
     """
 
     copy_s: float  # of one layer, one way
     forward_s: float  # of one layer
     receive_s: float  # what a pass waits for its input
+    idle_s: float  # what a backward that follows a forward waits for ZeRO's gathers and scatters
     out: CopyCost
     back: CopyCost
     alternating: float  # share of passes that follow one of the other direction
     overlap: bool
+    limit: float  # layers of a pass that are copied; 0: all
 
     def exposed_s(self, layers: float, chunks: int, staying: int) -> tuple[float, float]:
         """Of a row and microbatch, forward and backward. Of `staying` chunks the backward follows the forward
         at once: their last layer is not copied.
         """
         n = layers / chunks
+        if 0 < self.limit < n:
+            out_s, back_s = self._limited_s(n)
+            return chunks * out_s, chunks * back_s
         lone = self.alternating * chunks  # passes that wait for no copies of the one before
         moved = layers - min(staying, layers)
         out_s = moved * self.out.overlapped_s
@@ -48,17 +53,28 @@ class ActivationCopies:
         """What a backward waits for its first copy, which began with the forward before it."""
         forward_s = n * (self.forward_s + self.out.overlapped_s)
         forward_s += max(n - 2.0, 0.0) * (self.out.awaited_s - self.out.overlapped_s)
-        return max(self.copy_s - forward_s - self.receive_s, 0.0)
+        return max(self.copy_s - forward_s - self.receive_s - self.idle_s, 0.0)
 
     def passing_s(self, n: float) -> tuple[float, float]:
         """Of a pass of n layers that has waited, so that its first copy back is there; nobody waits for its
         last copy out if copies overlap.
         """
+        if 0 < self.limit < n:
+            return self._limited_s(n)
         unawaited = max(n - 1.0, 0.0) if self.overlap else n
         out_s = unawaited * self.out.overlapped_s + max(n - 2.0, 0.0) * (
             self.out.awaited_s - self.out.overlapped_s
         )
         return out_s, max(n - 1.0, 0.0) * self.back.awaited_s
+
+    def _limited_s(self, n: float) -> tuple[float, float]:
+        """Of a pass with layers that stay, at least one: they come after the last copy out and before the
+        first back.
+        """
+        copies = min(self.limit, max(n - 1.0, 0.0))
+        awaited = max(copies - 1.0, 0.0)
+        out_s = awaited * self.out.awaited_s + (copies - awaited) * self.out.overlapped_s
+        return out_s, copies * self.back.awaited_s
 
 
 def activation_copies(
@@ -85,8 +101,10 @@ def activation_copies(
         copy_s=copy_s,
         forward_s=layer.forward_s,
         receive_s=send_s,
+        idle_s=layer.idle_turn_s,
         out=cost(layer.forward_s, layer.idle_forward_s),
         back=cost(layer.dgrad_s, layer.idle_dgrad_s),
         alternating=alternating,
         overlap=strategy.overlap,
+        limit=strategy.offload_layers / strategy.vpp,
     )

@@ -18,7 +18,7 @@ from trainwright.estimate.shapes import distinct_shapes
 from trainwright.estimate.step import build_tables, distinct_recomputes, estimate
 from trainwright.estimate.types import Estimates, Job
 from trainwright.plan.recompute_modules import NAMES, RECOMPUTES, SELECTIVE
-from trainwright.plan.strategy import SCHEDULES, Strategies, join_strategies, parse_strategy
+from trainwright.plan.strategy import OFFLOADS, SCHEDULES, Strategies, join_strategies, parse_strategy
 from trainwright.search.space import layer_count
 
 FACTORS = st.sampled_from([1.01, 1.25, 2.0, 10.0])
@@ -148,9 +148,17 @@ def test_overlap_never_slows_a_step_without_interference(question: Question) -> 
     assert (estimate(job, on).step_s <= estimate(job, off).step_s * (1 + 1e-9)).all()
 
 
+def _without_unit_buffers(job: Job) -> Job:
+    """The job without unsharded gradients of a unit: on a stage of few layers they exceed what ZeRO saves."""
+    state = replace(job.stack.capability.state, unit_gradient_bytes=0.0)
+    capability = replace(job.stack.capability, state=state)
+    return replace(job, stack=replace(job.stack, capability=capability))
+
+
 @given(questions(), st.integers(0, 2))
 def test_sharding_more_never_raises_the_state_of_any_stage(question: Question, zero: int) -> None:
-    low, high = (_states(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
+    job = _without_unit_buffers(question.job)
+    low, high = (_states(job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
     for less, more in zip(high, low, strict=True):
         for name in ("weights", "gradients", "optimizer"):
             assert (getattr(less, name) <= getattr(more, name) * (1 + 1e-9)).all(), name
@@ -158,7 +166,8 @@ def test_sharding_more_never_raises_the_state_of_any_stage(question: Question, z
 
 @given(questions(), st.integers(0, 2))
 def test_sharding_more_never_raises_the_memory_of_the_fullest_device(question: Question, zero: int) -> None:
-    low, high = (estimate(question.job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
+    job = _without_unit_buffers(question.job)
+    low, high = (estimate(job, _with(question.strategies, "zero", z)) for z in (zero, zero + 1))
     assert (high.total_bytes <= low.total_bytes * (1 + 1e-9)).all()
 
 
@@ -171,6 +180,16 @@ def test_offloading_trades_time_for_memory(question: Question) -> None:
         assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
     assert (both.host_bytes >= np.maximum(optimizer.host_bytes, activations.host_bytes)).all()
     assert (optimizer.total_bytes <= none.total_bytes * (1 + 1e-9)).all()
+
+
+@given(questions())
+def test_the_more_layers_offload_the_longer_a_step_and_the_less_it_keeps(question: Question) -> None:
+    moves = _with(question.strategies, "offload", OFFLOADS.index("activations"))
+    counts = [estimate(question.job, _with(moves, "offload_layers", count)) for count in (1, 2, 5, 0)]
+    for less, more in pairwise(counts):
+        assert (more.step_s >= less.step_s * (1 - 1e-9)).all()
+        assert (more.total_bytes <= less.total_bytes * (1 + 1e-9)).all()
+        assert (more.host_bytes >= less.host_bytes * (1 - 1e-9)).all()
 
 
 @given(questions())

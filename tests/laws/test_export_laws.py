@@ -16,7 +16,14 @@ from trainwright.export.reading.read import read_text
 from trainwright.export.targets import TARGETS, export_text
 from trainwright.model.load import load_model
 from trainwright.plan.mapping import ORDERS
-from trainwright.plan.strategy import CP_KINDS, OFFLOADS, PRECISIONS, RECOMPUTES, Strategy
+from trainwright.plan.strategy import (
+    ACTIVATION_OFFLOADS,
+    CP_KINDS,
+    OFFLOADS,
+    PRECISIONS,
+    RECOMPUTES,
+    Strategy,
+)
 from trainwright.stack.capability import ANY, Capability
 
 MORE = 10 if os.environ.get("THOROUGH") else 1
@@ -39,6 +46,7 @@ def strategies(draw: st.DrawFn) -> Strategy:
     dp, cp, pp = draw(degrees(1, 2, 3, 4, 8)), draw(degrees(1, 2, 4)), draw(degrees(1, 2, 3, 4))
     schedule = draw(st.sampled_from(["1f1b", "interleaved", "gpipe", "zb"])) if pp > 1 else "1f1b"
     recompute = draw(st.sampled_from(RECOMPUTES))
+    offload = draw(st.sampled_from(OFFLOADS))
     shards = [each for each in range(2, dp * cp) if dp * cp % each == 0]
     return Strategy(
         dp=dp, tp=draw(degrees(1, 2, 4, 8)), sp=draw(st.booleans()), cp=cp, pp=pp,
@@ -47,7 +55,8 @@ def strategies(draw: st.DrawFn) -> Strategy:
         ep=draw(degrees(1, 2, 4)), etp=draw(degrees(1, 2)), zero=draw(degrees(0, 1, 2, 3)),
         shard=draw(st.sampled_from([0, *shards])), micro_batch=draw(degrees(1, 2, 4)), recompute=recompute,
         recompute_layers=draw(degrees(0, 2, 3)) if recompute == "full" else 0,
-        offload=draw(st.sampled_from(OFFLOADS)), precision=draw(st.sampled_from(PRECISIONS)),
+        offload=offload, offload_layers=draw(degrees(0, 2, 5)) if offload in ACTIVATION_OFFLOADS else 0,
+        precision=draw(st.sampled_from(PRECISIONS)),
         overlap=draw(st.booleans()), order=draw(st.sampled_from([ORDERS[0], ORDERS[0], *ORDERS])),
     )  # fmt: skip
 

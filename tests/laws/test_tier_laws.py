@@ -54,6 +54,9 @@ def both(cluster: Cluster, model: str, text: str, batch: int) -> tuple[float, fl
     """Step time by closed form and by simulation, and what expanded memory adds by the first."""
     constants, graph, strategy = load_constants(), build_graph(load_model(model)), parse_strategy(text)
     stack, efficiency = constants.stack("megatron-core"), constants.efficiency(cluster.device)
+    # The closed form holds buffers of unsharded gradients all the time, the simulation while they are filled.
+    state = replace(stack.capability.state, unit_gradient_bytes=0.0)
+    stack = replace(stack, capability=replace(stack.capability, state=state), communicator_bytes=0.0)
     job = Job(
         graph=graph, cluster=cluster, stack=stack, efficiency=efficiency, seq=2048, global_batch=batch
     )  # fmt: skip

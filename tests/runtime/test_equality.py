@@ -27,6 +27,8 @@ _OTHERS = {
         "dp2 tp2 sp",
         "dp2 cp2 ring",
         "pp2 tp2 zb full",
+        "dp2 tp2 offload-activations1",
+        "dp2 pp2 offload-activations1",
         "dp4 zero3 selective",
         "cp2 tp2 allgather",
         "dp2 tp2 sp recompute=norm+mlp",

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KNOB=VALUE",
-        help="like pp=4, recompute=full or recompute=norm+mlp",
+        help="like pp=4, recompute=full, recompute=norm+mlp or offload_layers=40",
     )
     for knob in LIMITED:
         parser.add_argument(f"--max-{knob}", metavar="N", help=f"the largest {knob} to consider")

@@ -14,6 +14,9 @@ from trainwright.stack.optimizer import OptimizerChoice
 # that the driver shows (device).
 MEMORY_FIGURES = ("allocated", "reserved", "device")
 FUSED_LOGITS_BYTES = 4.0  # 16-bit logits and their 16-bit gradient
+# What the allocator loses of allocated bytes with segments that grow (PYTORCH_CUDA_ALLOC_CONF): 2 MiB pages.
+# A job of 58.8 GB allocated ran out of 80 GB without them and ran with them (Megatron-Bridge's memory guide).
+EXPANDABLE_FRAGMENTATION = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,7 @@ class Stack:
     )
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
+    expandable_segments: bool = False  # the allocator's segments grow: it loses less
     sequence_parallel: bool = True  # what its users run unless a run says otherwise
     zero: int = 1
     usual_recomputes: tuple[str, ...] = ()  # where a run does not state it; none stated: all that it has
@@ -110,6 +114,12 @@ class Stack:
     def live_logits_bytes(self) -> float:
         """Per logit alive at the peak, with the loss as this stack computes it."""
         return min(self.logits_bytes, FUSED_LOGITS_BYTES) if self.fused_loss else self.logits_bytes
+
+    @property
+    def reserve_share(self) -> float:
+        """What the allocator loses, of allocated bytes."""
+        lost = self.fragmentation
+        return min(lost, EXPANDABLE_FRAGMENTATION) if self.expandable_segments else lost
 
 
 # Software of recommenders (PyTorch with fused tables). Its constants are stated, not fitted: no published run

@@ -68,8 +68,13 @@ class Constants:
         An older release (`torchtitan@0.2.2`) has the constants of its stack and its own capability.
         """
         stack, capability = name.partition("@")[0], capability_of(name)
-        fused = capability.has_fused_loss()
-        return replace(self._numbers(stack), name=name, capability=capability, fused_loss=fused)
+        return replace(
+            self._numbers(stack),
+            name=name,
+            capability=capability,
+            fused_loss=capability.has_fused_loss(),
+            expandable_segments=capability.expandable_segments,
+        )
 
     def _numbers(self, name: str) -> Stack:
         if name in self.stacks:
@@ -164,6 +169,7 @@ def _fields(value: Efficiency | Stack | Fabric | Interval | MemorySpread) -> dic
         "optimizer",
         "grad_dtype",
         "fused_loss",
+        "expandable_segments",
         "kernels",
         "table",
         "buffered",

@@ -27,6 +27,7 @@ class LayerTimes:
     passing_inputs_s: Array
     idle_forward_s: Array  # what the forward waits for gathers: it hides as much of anything else
     idle_inputs_s: Array
+    idle_turn_s: Array  # what a chunk's backward waits for them where a forward is at work before it
 
 
 def layer_times(
@@ -55,6 +56,7 @@ def layer_times(
         return LayerTimes(
             forward_s=forward, inputs_s=inputs, weights_s=weights, gathers_s=np.zeros(len(strategies)),
             passing_forward_s=forward, passing_inputs_s=inputs, idle_forward_s=zero, idle_inputs_s=zero,
+            idle_turn_s=zero,
         )  # fmt: skip
     share, i = strategies.overlap.astype(float) * job.stack.dp_overlap, job.stack.interference
     ahead, behind = layouts.gather_forward_s[layout], layouts.gather_backward_s[layout]
@@ -65,7 +67,8 @@ def layer_times(
     there, here = forward + job.graph.passes * send_s / chunk, inputs + send_s / chunk
     out, back = shown_s(there, ahead, share, i), shown_s(here, beside, share, i)
     # Where forward and backward meet, each hides what the other needs.
-    met = shown_s(there, beside, share, i) + shown_s(here, ahead, share, i)
+    turned = shown_s(there, beside, share, i)
+    met = turned + shown_s(here, ahead, share, i)
     back_mean = back + np.where(put_off, 0.0, (met - out - back) / chunk)
     last = shown_s(weights, later, share, i)
     lasting = 1.0 - share * (1.0 - i)  # what blocks or slows does so always
@@ -80,4 +83,5 @@ def layer_times(
         passing_inputs_s=inputs + fixed_back + rest * (back - fixed_back),
         idle_forward_s=out - fixed_out,
         idle_inputs_s=back - fixed_back,
+        idle_turn_s=np.where(put_off, 0.0, turned - fixed_back),
     )

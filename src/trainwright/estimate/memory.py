@@ -10,7 +10,7 @@ from trainwright.estimate.layers import Part
 from trainwright.estimate.layouts import Layouts
 from trainwright.estimate.shapes import Shapes
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES, Strategies
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, OFFLOADS, PRECISIONS, RECOMPUTES, Strategies
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ BACKWARD_SHARE = 0.4
 
 # Which choices of `offload` move optimizer state, and which move activations.
 MOVES_OPTIMIZER = np.array([name in ("optimizer", "both") for name in OFFLOADS])
-MOVES_ACTIVATIONS = np.array([name in ("activations", "both") for name in OFFLOADS])
+MOVES_ACTIVATIONS = np.array([name in ACTIVATION_OFFLOADS for name in OFFLOADS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +91,19 @@ def memory_parts(
     first, last, logits = table.first_end[shape], table.last_end[shape], table.logits[shape]
     stages = layouts.stages
     ends = (first + np.where(alone, last, 0.0), np.zeros(1), last)
-    once = (working + np.where(alone, logits, 0.0), working, working + logits)
+    # Logits are freed before the backward of the last layer begins.
+    last_once = np.maximum(working, logits)
+    once = (np.where(alone, last_once, working), working, last_once)
     activations, waiting, totals = [], [], []
     for layers, end, other, count, state in zip(
         (stages.first[layout], stages.middle[layout], stages.last[layout]),
         ends, once, held, layouts.states, strict=True,
     ):  # fmt: skip
         body = kept_by_layers(table, strategies, shape, layers, kept)
-        # Offloaded, one layer is on its way while the next one works.
-        waits = np.where(away, 2.0 * body / np.maximum(layers, 1.0), count.in_flight * body)
+        # Of those offloaded, one layer is on its way while the next one works, or one that stays.
+        stay = layers - offloaded_layers(strategies, layers)
+        here = count.in_flight * stay + 2.0 - np.minimum(stay, 1.0)
+        waits = np.where(away, here * body / np.maximum(layers, 1.0), count.in_flight * body)
         waits = waits + count.in_flight * end
         if count.deferred.any():
             waits = waits + count.deferred * (layers * saved + end)
@@ -119,7 +123,7 @@ def memory_parts(
         "optimizer": optimizer,
         "activations": chosen,
         "buffers": job.stack.context_bytes + job.stack.communicator_bytes * communicators(strategies),
-        "reserve": job.stack.fragmentation * (weights + gradients + optimizer + chosen),
+        "reserve": job.stack.reserve_share * (weights + gradients + optimizer + chosen),
     }, np.choose(fullest, waiting) if job.cluster.expanded else chosen
 
 
@@ -154,6 +158,13 @@ def kept_by_layers(
     return np.where(some, (layers - whole) * kept + whole * saved, layers * kept)
 
 
+def offloaded_layers(strategies: Strategies, layers: Array) -> Array:
+    """How many of a stage's layers move activations to the host: `offload_layers`, or all; none that stay."""
+    counted = strategies.offload_layers
+    moved = np.where(counted > 0, np.minimum(counted, layers), layers)
+    return np.where(MOVES_ACTIVATIONS[strategies.offload], moved, 0.0)
+
+
 def host_bytes(
     strategies: Strategies, layouts: Layouts, layout: Ints, table: Activations, shape: Ints, held: Array
 ) -> Array:
@@ -162,6 +173,7 @@ def host_bytes(
         return np.zeros(len(strategies))
     state = np.maximum.reduce([each.optimizer for each in layouts.states])[layout]
     kept = table.kept[table.rows[strategies.recompute], shape]
-    body = held * kept_by_layers(table, strategies, shape, layouts.stages.middle[layout], kept)
-    moved = MOVES_OPTIMIZER[strategies.offload] * state + MOVES_ACTIVATIONS[strategies.offload] * body
-    return np.asarray(moved)
+    layers = layouts.stages.middle[layout]
+    body = held * kept_by_layers(table, strategies, shape, layers, kept)
+    share = offloaded_layers(strategies, layers) / np.maximum(layers, 1.0)
+    return np.asarray(MOVES_OPTIMIZER[strategies.offload] * state + share * body)

@@ -157,7 +157,7 @@ def _moves(phase: Phase) -> Touched:
 
 def _class_sizes(job: Job, memory: Mapping[str, Array], kept: Array) -> dict[str, Array]:
     """Bytes by class of tensors, each with its part of the reserve."""
-    more = 1.0 + job.stack.fragmentation
+    more = 1.0 + job.stack.reserve_share
     return {
         TABLES: np.zeros(len(kept)),
         **{name: more * memory[name] for name in ("weights", "gradients", "optimizer")},

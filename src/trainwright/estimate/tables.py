@@ -249,7 +249,7 @@ def _memory(
         "optimizer": ROW_STATE_BYTES * rows + optimizer * dense,
         "activations": kept,
     }
-    reserve = stack.fragmentation * sum(parts.values(), start=np.zeros(len(rows)))
+    reserve = stack.reserve_share * sum(parts.values(), start=np.zeros(len(rows)))
     parts |= {"buffers": np.full(len(rows), stack.context_bytes), "reserve": reserve}
     return {name: parts[name] for name in MEMORY}
 
@@ -272,7 +272,7 @@ def _far(
     count = len(sizes["batch"])
     if expansion is None:
         return _Far(added_s=np.zeros(count), tier_bytes={})
-    more = 1.0 + job.stack.fragmentation
+    more = 1.0 + job.stack.reserve_share
     size = more * tables_bytes(sizes, machine.precision, job.stack)
     pinned = sum(memory.values(), start=np.zeros(count)) - size
     shares = tier_shares(expansion, {TABLES_CLASS: size}, pinned)

@@ -9,13 +9,16 @@ from trainwright.export.handover import Handover
 from trainwright.model.features import model_features
 from trainwright.plan.legality import PlanFacts, violations
 from trainwright.plan.recompute_modules import recompute_modules
-from trainwright.plan.strategy import Strategy, stack_strategies
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, EVERY_LAYER, Strategy, stack_strategies
 from trainwright.stack.capability import ANY, Capability, missing_features
 from trainwright.stack.load import stack_entries
 
 _DEFAULTS = {field.name: field.default for field in fields(Strategy)}
 # Knobs that have no meaning without another one.
-_FOLLOW = {"pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",)}
+_FOLLOW = {
+    "pp": ("vpp", "schedule"), "cp": ("cp_kind",), "tp": ("sp",), "recompute": ("recompute_layers",),
+    "offload": ("offload_layers",),
+}  # fmt: skip
 _STATED = ("optimizer", "grad_dtype")  # of a handover, besides its strategy
 _SAID = {"micro_batch": "mb", "shard": "hsdp"}
 
@@ -53,7 +56,8 @@ def capability_gaps(handover: Handover, capability: Capability) -> Iterator[Gap]
 def _unlisted(strategy: Strategy, capability: Capability) -> Iterator[Gap]:
     """What can be stated only with the layers of a model; labels of norms mean others in each model."""
     reason = "needs the layers of the model: state --model"
-    if capability.counts_offloaded_layers and strategy.offload in ("activations", "both"):
+    every = strategy.offload in ACTIVATION_OFFLOADS and strategy.offload_layers == EVERY_LAYER
+    if capability.counts_offloaded_layers and every:
         yield Gap(knob="offload", value=strategy.offload, reason=reason)
     usual = (1, capability.unlisted_vpp)
     if capability.unlisted_vpp and strategy.schedule == "interleaved" and strategy.vpp not in usual:

@@ -140,7 +140,11 @@ def _stages(handover: Handover) -> Iterator[Flag]:
 
 
 def offloaded_layers(handover: Handover) -> int:
-    """Layers whose activations go to the host: all but the last, which backward needs at once."""
+    """Layers whose activations go to the host, the first ones: of all, not the last, which backward needs at
+    once.
+    """
+    if handover.strategy.offload_layers:
+        return handover.strategy.offload_layers
     return handover.architecture.layers - 1 if handover.architecture else 0
 
 

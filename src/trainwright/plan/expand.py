@@ -26,7 +26,7 @@ from trainwright.plan.stages import (
     stage_counts,
     stage_patterns,
 )
-from trainwright.plan.strategy import Strategy
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, Strategy
 
 Axis = tuple[str, int]  # the dim that is split ("" for copies), and into how many
 Axes = Callable[[Instance], tuple[Axis, ...]]  # how an operator is split over its devices, outermost first
@@ -268,7 +268,6 @@ def _state_transforms(strategy: Strategy, instances: Sequence[Instance]) -> Iter
 def _memory_transforms(
     strategy: Strategy, instances: Sequence[Instance], rows: Sequence[Sequence[str]]
 ) -> Iterator[Transform]:
-    blocks = block_pattern([name for row in rows for name in row])
     if strategy.recompute == "full":
         most = strategy.recompute_layers or None
         yield Recompute(ops=block_pattern([name for row in rows for name in row[:most]]))
@@ -276,8 +275,13 @@ def _memory_transforms(
         yield from module_transforms(strategy.recompute, instances)
     if strategy.offload in ("optimizer", "both"):
         yield Offload(ops="*", what="optimizer")
-    if strategy.offload in ("activations", "both"):
-        yield Offload(ops=blocks, what="activations")
+    if strategy.offload in ACTIVATION_OFFLOADS:
+        most = strategy.offload_layers or None
+        longest = max(map(len, rows), default=0)
+        if strategy.offload_layers > longest:
+            thing, rule = f'strategy "{strategy}": offload_layers', f"a stage has {longest} layers"
+            raise BadInput(thing, strategy.offload_layers, rule, "use fewer")
+        yield Offload(ops=block_pattern([name for row in rows for name in row[:most]]), what="activations")
     attends = any(each.op.kind == "attention" for each in instances)  # products and a softmax do not
     if strategy.cp > 1 and strategy.cp_kind == "ring" and attends:
         yield Stream(ops="*/%attention")

@@ -12,6 +12,7 @@ from trainwright.plan.mapping import AXES, ORDERS, canonical_order
 from trainwright.plan.recompute_modules import recompute_modules
 from trainwright.plan.recompute_policies import megatron_norm
 from trainwright.plan.strategy import (
+    ACTIVATION_OFFLOADS,
     CP_KINDS,
     OFFLOADS,
     PRECISIONS,
@@ -376,7 +377,7 @@ class _Rules:
     def _offloads(self) -> Iterator[Violation]:
         s, able = self.strategies, self.capability
         optimizer = np.array([name in ("optimizer", "both") for name in OFFLOADS])[s.offload]
-        activations = np.array([name in ("activations", "both") for name in OFFLOADS])[s.offload]
+        activations = np.array([name in ACTIVATION_OFFLOADS for name in OFFLOADS])[s.offload]
         alone = s.dp * s.cp == 1  # one rank holds all shards
         stage = np.where(self._sharded | alone, s.zero, 0)
         broken = optimizer & ~np.isin(np.where(alone, 1, stage), able.optimizer_offload_zeros)
@@ -395,6 +396,20 @@ class _Rules:
             has = ", ".join(able.activation_offload_recomputes)
             broken = activations & ~np.isin(s.recompute, codes)
             yield from self._say("offload", broken, f"offloads activations with recomputation {has}")
+        yield from self._offloaded_layers(activations)
+
+    def _offloaded_layers(self, activations: Flags) -> Iterator[Violation]:
+        """Numbers of layers, where activations can be offloaded at all."""
+        s, able, layers = self.strategies, self.capability, self.facts.layers
+        some = activations & (s.offload_layers > 0)
+        if not some.any() or not {*ACTIVATION_OFFLOADS} & {*able.offloads}:
+            return
+        if not able.counts_offloaded_layers:
+            yield from self._say("offload_layers", some, "offloads activations of every layer or none")
+        elif layers:
+            most = -(-layers // s.pp)
+            rule = f"offloads fewer than the {layers} layers there are, or all without a number"
+            yield from self._say("offload_layers", some & (s.offload_layers >= most), rule)
 
     def precision(self) -> Iterator[Violation]:
         """Number formats, and communication that is not overlapped."""

@@ -17,7 +17,8 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb")
 OFFLOADS = ("none", "optimizer", "activations", "both")
 CP_KINDS = ("ring", "allgather", "ulysses")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8", "fp4")
-EVERY_LAYER = 0  # of recompute_layers: all the layers of a stage
+ACTIVATION_OFFLOADS = ("activations", "both")  # the choices of `offload` that take a number of layers
+EVERY_LAYER = 0  # of recompute_layers and offload_layers: all the layers of a stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Strategy:
     `shard` is the number of dp·cp ranks that share ZeRO shards (0: all of them; less is HSDP).
     `order` says which axis is innermost on the network, which next: tp, cp, dp, pp unless stated.
     `recompute` is "none", "full", or names of modules joined by "+" (`recompute_modules.py` lists them).
+    `offload_layers` is the number of layers of a stage, the first ones, whose activations go to the host.
     """
 
     dp: int = 1
@@ -47,6 +49,7 @@ class Strategy:
     recompute: str = "none"
     recompute_layers: int = EVERY_LAYER
     offload: str = "none"
+    offload_layers: int = EVERY_LAYER
     precision: str = "bf16"
     overlap: bool = True
     order: str = ORDERS[0]
@@ -64,13 +67,9 @@ class Strategy:
                 raise UnknownName(f"strategy {name}", str(getattr(self, name)), known)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput("strategy zero", self.zero, "stages are 0, 1, 2 and 3", "use one of them")
-        if self.shard < 0 or self.recompute_layers < 0:
-            raise BadInput(
-                "strategy shard or layers",
-                min(self.shard, self.recompute_layers),
-                "is negative",
-                "use 0 or more",
-            )
+        least = min(self.shard, self.recompute_layers, self.offload_layers)
+        if least < 0:
+            raise BadInput("strategy shard or layers", least, "is negative", "use 0 or more")
         self._check_sense()
 
     def _check_sense(self) -> None:
@@ -85,6 +84,11 @@ class Strategy:
             raise BadInput(
                 "strategy recompute_layers", self.recompute_layers, "needs full recomputation", "write full4"
             )
+        if self.offload_layers and self.offload not in ACTIVATION_OFFLOADS:
+            raise BadInput(
+                "strategy offload_layers", self.offload_layers, "needs activations on the host",
+                "write offload-activations4",
+            )  # fmt: skip
 
     @property
     def devices(self) -> int:
@@ -131,7 +135,7 @@ def _words(strategy: Strategy) -> Iterable[str]:
     elif strategy.recompute != "none":
         yield f"recompute={strategy.recompute}"
     if strategy.offload != "none":
-        yield f"offload-{strategy.offload}"
+        yield f"offload-{strategy.offload}{strategy.offload_layers or ''}"
     yield strategy.precision
     if not strategy.overlap:
         yield "no-overlap"
@@ -174,8 +178,12 @@ def _parse_word(word: str, text: str) -> dict[str, object]:
     if stated and knob in ("order", "recompute"):
         return {knob: value}
     match = _WORD.match(word)
-    if match is None or match[1] not in _NUMBERED or not match[2]:
-        raise UnknownName(f'strategy "{text}": word', word, [*flags, *(f"{name}1" for name in _NUMBERED)])
+    counted = [f"offload-{name}" for name in ACTIVATION_OFFLOADS]
+    if match is None or match[1] not in (*_NUMBERED, *counted) or not match[2]:
+        known = [*flags, *(f"{name}1" for name in (*_NUMBERED, *counted))]
+        raise UnknownName(f'strategy "{text}": word', word, known)
+    if match[1] in counted:
+        return flags[match[1]] | {"offload_layers": int(match[2])}
     field = _NUMBERED[match[1]]
     return {field: int(match[2])} | ({"recompute": "full"} if field == "recompute_layers" else {})
 
@@ -200,6 +208,7 @@ class Strategies:
     recompute: Ints
     recompute_layers: Ints
     offload: Ints
+    offload_layers: Ints
     precision: Ints
     overlap: Ints
     order: Ints
@@ -250,6 +259,7 @@ def join_strategies(parts: Iterable[Strategies]) -> Strategies:
 
 
 __all__ = [
-    "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "ORDERS", "PRECISIONS", "RECOMPUTES",
-    "SCHEDULES", "Strategies", "Strategy", "join_strategies", "parse_strategy", "stack_strategies",
+    "ACTIVATION_OFFLOADS", "ALIASES", "CHOICES", "CP_KINDS", "EVERY_LAYER", "OFFLOADS", "ORDERS",
+    "PRECISIONS", "RECOMPUTES", "SCHEDULES", "Strategies", "Strategy", "join_strategies", "parse_strategy",
+    "stack_strategies",
 ]  # fmt: skip

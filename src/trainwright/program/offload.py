@@ -99,13 +99,15 @@ def _side_bytes(builder: Builder, block: str) -> float:
 def find_away(builder: Builder) -> Away:
     """What backwards read of what the plan offloads: saved tensors, and what recomputation starts from.
 
-    The last block stays if its backward follows at once: it would be back before it had gone.
+    The last block stays if its backward follows at once: it would be back before it had gone. If layers that
+    are not offloaded come after it, there is time.
     """
     last: dict[Held, str] = {}
     stays = ""
     for index, instance in enumerate(builder.instances):
         placed, op = builder.placed[index], instance.op
         if "activations" not in placed.offloads:
+            stays = "" if instance.layer is not None and instance.block != stays else stays
             continue
         named = [*zip(op.inputs, instance.inputs, strict=True)]
         named += zip((op.output, *op.extra_outputs), instance.outputs, strict=True)

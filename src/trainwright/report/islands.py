@@ -122,7 +122,7 @@ def summarize_apart(
         hfu=blend.mean(island.hfu, whole_step.hfu),
         round_sent_bytes=sent,
         sent_bytes_per_step=(1.0 - share) * sent / apart.every + share * _exact_bytes(option, exact_bytes),
-        total_bytes=island.total_bytes + (1.0 + job.stack.fragmentation) * option.beside_bytes,
+        total_bytes=island.total_bytes + (1.0 + job.stack.reserve_share) * option.beside_bytes,
         beside_bytes=option.beside_bytes,
         capacity_bytes=island.capacity_bytes,
         power_w=power,

@@ -16,6 +16,7 @@ from trainwright.report.whatif import WhatIf
 from trainwright.units import render_bytes, render_duration
 
 PLAIN_WIDTH = 100  # where there is no terminal to ask
+LONG_WORD = len("offload-activations")  # of a strategy: longer ones get the room between columns
 
 
 def open_console(file: IO[str] | None = None) -> Console:
@@ -81,7 +82,10 @@ def plans_table(
         ]
         for rank, (each, count, words) in enumerate(zip(summaries, counts, added, strict=True), start=1)
     ]
-    return table("", headers, rows, left=2)
+    result = table("", headers, rows, left=2)
+    longest = max((len(word) for each in summaries for word in str(each.strategy).split()), default=0)
+    result.collapse_padding = longest > LONG_WORD
+    return result
 
 
 def render_risk(risk: float) -> str:

@@ -33,7 +33,7 @@ IDEAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sequence parallelism": ("sp",),
         "how context is exchanged": ("cp_kind",),
         "recomputation": ("recompute", "recompute_layers"),
-        "offloading": ("offload",),
+        "offloading": ("offload", "offload_layers"),
         "overlap of communication": ("overlap",),
     }
 )  # fmt: skip

@@ -8,7 +8,8 @@ that it is a multiple of and that the stack can run there.
 The space is thinned in what hardly depends on the batch: all but two ZeRO stages, most groups of sharding,
 one kind of context parallelism, experts over more than two tensor ranks, tensor without sequence parallelism.
 Stages and kinds are such as the stack can run. A strategy must fit the share of memory that may be filled.
-What does not fit climbs the ladder of `ladder.py`; the number of recomputed layers is interpolated.
+What does not fit climbs the ladder of `ladder.py`; the number of recomputed or offloaded layers is
+interpolated.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ from trainwright.estimate.least import least_step_s
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Array
 from trainwright.plan.legality import plan_facts
-from trainwright.plan.strategy import CP_KINDS, SCHEDULES, Strategies, join_strategies
+from trainwright.plan.strategy import CP_KINDS, OFFLOADS, SCHEDULES, Strategies, join_strategies
 from trainwright.search.find import Question, build_facts, fits, runs, space_of, unbounded
-from trainwright.search.ladder import Rung, bottom, on_rung, rungs, without_gpipe
+from trainwright.search.ladder import Rung, bottom, on_rung, rung_knobs, rungs, without_gpipe
 from trainwright.search.least_first import LeastFirst
 from trainwright.search.space import Space, batch_unit
 from trainwright.search.unsharded import unsharded_blocks
@@ -35,6 +36,11 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _REACH = 1.05  # times the best: what is slower on the fastest rung climbs no further
 _TOGETHER = 1 << 14  # strategies that are estimated on several rungs at once, which spares tables of costs
+# By offload with activations: the one without.
+_KEEPING = {
+    OFFLOADS.index("activations"): OFFLOADS.index("none"),
+    OFFLOADS.index("both"): OFFLOADS.index("optimizer"),
+}
 _MOST_BATCHES = 4096  # that are compared; of more, the multiples of a power of two
 
 
@@ -225,6 +231,8 @@ def _climb(question: Question, space: Space, strategies: Strategies, batch: Ints
                 own_s = _counted_s(question, result, plain[rung.offload].take(rows))
             elif rung.recompute == 0:
                 plain[rung.offload] = result.spread(rows, len(strategies))
+                if rung.counts_offloaded and _KEEPING[rung.offload] in plain:
+                    own_s = _counted_s(question, result, plain[_KEEPING[rung.offload]].take(rows))
             found[rows] = np.minimum(found[rows], np.where(result.fit, own_s, np.inf))
     return found
 
@@ -260,10 +268,8 @@ class _RungTimes:
 
 def _stacked(strategies: Strategies, ladder: Sequence[Rung]) -> Strategies:
     """Strategies on each of some rungs, one rung after another."""
-    columns = {
-        knob: np.repeat([getattr(rung, own) for rung in ladder], len(strategies))
-        for knob, own in (("recompute", "recompute"), ("recompute_layers", "layers"), ("offload", "offload"))
-    }
+    listed = [rung_knobs(rung) for rung in ladder]
+    columns = {knob: np.repeat([each[knob] for each in listed], len(strategies)) for knob in listed[0]}
     return replace(join_strategies([strategies] * len(ladder)), **columns)
 
 
@@ -284,7 +290,9 @@ def _on_rungs(
 
 
 def _counted_s(question: Question, full: _RungTimes, plain: _RungTimes) -> Array:
-    """Seconds with as many layers recomputed as it takes to fit: both time and memory are linear in them."""
+    """Seconds with as many layers recomputed or offloaded as it takes to fit: time and memory are linear in
+    them.
+    """
     known = np.isfinite(plain.sequence_s)
     over = (
         np.where(known, plain.total_bytes, 0.0) - question.filled_share * question.job.cluster.capacity_bytes

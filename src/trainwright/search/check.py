@@ -3,7 +3,7 @@
 from math import prod
 
 from trainwright.errors import BadInput
-from trainwright.plan.strategy import RECOMPUTES, SCHEDULES
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, OFFLOADS, RECOMPUTES, SCHEDULES
 from trainwright.search.find import Question
 from trainwright.search.space import layer_count, layers_per_stage
 
@@ -51,6 +51,7 @@ def check_constraints(question: Question) -> None:
     _check_shard(question)
     _check_schedule(question)
     _check_recompute_layers(question)
+    _check_offload_layers(question)
 
 
 def _check_shard(question: Question) -> None:
@@ -87,6 +88,32 @@ def _check_recompute_layers(question: Question) -> None:
     layers = layers_per_stage(question.job.graph, min(question.fixed.get("pp", (1,))))
     if min(values) > layers:
         raise BadInput("--fix recompute_layers", _text(values), f"a stage has {layers} layers", "use fewer")
+
+
+def _check_offload_layers(question: Question) -> None:
+    """A number of layers goes with activations on the host in software that counts, and a stage has more."""
+    values, able = question.fixed.get("offload_layers", ()), question.job.stack.capability
+    if not any(values):
+        return
+    if not able.counts_offloaded_layers:
+        every = {*ACTIVATION_OFFLOADS} & {*able.offloads}
+        has = "activations of every layer or none" if every else "no activations"
+        rule = f"{able.title} offloads {has}"
+        raise BadInput("--fix offload_layers", _text(values), rule, "use a stack that counts them")
+    if 0 in values:
+        return
+    moving = {OFFLOADS.index(name) for name in ACTIVATION_OFFLOADS}
+    if not moving & {*question.fixed.get("offload", moving)}:
+        rule = "needs activations on the host"
+        raise BadInput("--fix offload_layers", _text(values), rule, "fix offload=activations")
+    stages = min(question.fixed.get("pp", (1,)))
+    if stages > 1 and not able.activation_offload_pipeline:
+        rule = f"{able.title} offloads activations without pp"
+        raise BadInput("--fix offload_layers", _text(values), rule, "fix pp=1")
+    layers = layers_per_stage(question.job.graph, stages)
+    if min(values) >= layers:
+        remedy = "use fewer, or 0 for all"
+        raise BadInput("--fix offload_layers", _text(values), f"a stage has {layers} layers", remedy)
 
 
 def _text(values: tuple[int, ...]) -> str:

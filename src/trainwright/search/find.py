@@ -38,7 +38,16 @@ from trainwright.plan.strategy import RECOMPUTES, Strategies, Strategy, stack_st
 from trainwright.search.ahead import work_ahead
 from trainwright.search.families import family_codes, family_leaders
 from trainwright.search.front import pareto_front
-from trainwright.search.ladder import Rung, bottom, higher, never_slower, on_rung, rungs, without_gpipe
+from trainwright.search.ladder import (
+    Rung,
+    bottom,
+    higher,
+    never_slower,
+    on_rung,
+    rung_knobs,
+    rungs,
+    without_gpipe,
+)
 from trainwright.search.least_first import LeastFirst
 from trainwright.search.mappings import can_matter, mapped
 from trainwright.search.rank import BOUNDED_BY_TIME, Candidates, best, by_memory, join_candidates, objective
@@ -239,6 +248,7 @@ def space_of(question: Question, batch: int) -> Space:
         graph=job.graph, devices=job.cluster.count, seq=job.seq,
         global_batch=batch, fixed=question.fixed, most=question.most,
         recomputes=recompute_choices(job.graph, job.stack),
+        counts_offloaded_layers=job.stack.capability.counts_offloaded_layers,
     )  # fmt: skip
 
 
@@ -403,41 +413,52 @@ def _climb(question: Question, job: Job, space: Space, pending: Candidates, foun
             [np.zeros(len(pending), dtype=bool), *(fitted[each] for each in below)]
         )
         least = np.maximum.reduce([pending.least, *(scores[each] for each in below)])
-        legal = rung.layers <= _layers_per_stage(job, pending.strategies)
+        legal = max(rung.layers, rung.offload_layers) <= _layers_per_stage(job, pending.strategies)
         rows = np.flatnonzero(~settled & _can_count(question, found, pending, least) & legal)
         scores[rung], fitted[rung] = pending.least.copy(), np.zeros(len(pending), dtype=bool)
         if not len(rows):
             continue
-        chosen = _with(
-            pending.strategies.take(rows),
-            recompute=rung.recompute, recompute_layers=rung.layers, offload=rung.offload,
-        )  # fmt: skip
+        chosen = _with(pending.strategies.take(rows), **rung_knobs(rung))
         own = tables.take(rows)
         found, candidates, settled = _evaluate(question, job, chosen, found, own)
         scores[rung][rows], fitted[rung][rows] = candidates.least, settled
         if rung.counted and job.stack.capability.recompute_layers != "every":
-            found = _count_layers(question, job, own, candidates, least[rows], found)
+            found = _count_layers(question, job, own, candidates, least[rows], found, "recompute_layers")
+        if rung.counts_offloaded:  # few degrees and recomputations go with it
+            able = runs(job, chosen)
+            some = candidates.take(able), least[rows[able]]
+            found = _count_layers(question, job, own.take(able), *some, found, "offload_layers")
     return found
 
 
 def _count_layers(
-    question: Question, job: Job, tables: StrategyTables, full: Candidates, least: Array, found: Found
+    question: Question,
+    job: Job,
+    tables: StrategyTables,
+    full: Candidates,
+    least: Array,
+    found: Found,
+    knob: str,
 ) -> Found:
-    """What was found with fewer layers recomputed, where that fits the devices or roomier ones; where they
-    have expanded memory, also what fits without it.
+    """What was found with fewer layers recomputed or offloaded, where that fits the devices or roomier ones;
+    where they have expanded memory, also what fits without it.
 
     `least` are scores that no number of layers beats.
     """
     capacity_bytes, share = job.cluster.capacity_bytes, question.filled_share
     own = job.cluster.device.memory[0].usable_bytes / capacity_bytes
-    for room in (*((own * share,) if own < 1.0 else ()), share, ROOMIER * share):
-        if room <= share or not len(found.roomier):
+    risky = knob == "offload_layers" and share < 1.0  # what fits at a higher risk is stated too
+    rooms = (*((own * share,) if own < 1.0 else ()), share, *((1.0,) if risky else ()), ROOMIER * share)
+    for room in rooms:
+        beyond = found.riskier if room == 1.0 else found.roomier
+        if room <= share or not len(beyond):
             counts = _can_count(question, found, full, least)
         else:
-            counts = least <= float(found.roomier.score[0])
+            counts = least <= float(beyond.score[0])
         rows = (full.total_bytes <= room * capacity_bytes) & counts
         if rows.any():
-            found = _fewest_layers(question, job, tables.take(rows), full.strategies.take(rows), room, found)
+            some = tables.take(rows), full.strategies.take(rows)
+            found = _fewest_layers(question, job, *some, room, found, knob)
     return found
 
 
@@ -448,32 +469,40 @@ def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
 
 
 def _fewest_layers(
-    question: Question, job: Job, tables: StrategyTables, strategies: Strategies, room: float, found: Found
+    question: Question,
+    job: Job,
+    tables: StrategyTables,
+    strategies: Strategies,
+    room: float,
+    found: Found,
+    knob: str,
 ) -> Found:
-    """What was found with the fewest recomputed layers per stage that let each strategy fit.
+    """What was found with the fewest recomputed or offloaded layers per stage that let each strategy fit.
 
-    The strategies fit with every layer recomputed. Time rises and memory falls with the count, so the
-    fewest is best, and bisection finds it.
+    The strategies fit with every layer recomputed or offloaded. Time rises and memory falls with the count,
+    so the fewest is best, and bisection finds it. (What the host holds falls with fewer layers offloaded.)
     """
-    unit = (
-        strategies.vpp if job.stack.capability.recompute_layers == "chunk" else np.ones_like(strategies.vpp)
-    )
+    by_chunk = knob == "recompute_layers" and job.stack.capability.recompute_layers == "chunk"
+    unit = strategies.vpp if by_chunk else np.ones_like(strategies.vpp)
     layers = _layers_per_stage(job, strategies) // unit  # in units that can be stated
+    if knob == "offload_layers":
+        layers = layers - 1  # the last one stays anyway: its backward follows at once
     low, high = np.zeros(len(strategies), dtype=np.int64), layers.copy()  # does not fit (or none), fits
     while (open_ := high - low > 1).any():
         rows = np.flatnonzero(open_)
         middle = (low[rows] + high[rows]) // 2
-        counted = _with(strategies.take(rows), recompute_layers=middle * unit[rows])
-        fit = fits(job, tables.take(rows).estimate(counted, detail=False), room)
+        counted = _with(strategies.take(rows), **{knob: middle * unit[rows]})
+        needed = tables.take(rows).estimate(counted, detail=False).total_bytes
+        fit = needed <= room * job.cluster.capacity_bytes
         high[rows[fit]] = middle[fit]
         low[rows[~fit]] = middle[~fit]
-    fewest = _with(strategies, recompute_layers=high * unit)
+    fewest = _with(strategies, **{knob: high * unit})
     fewer = (high < layers) & (high > 0)
     if room > question.filled_share:  # what fits without the room was found without it
         fewer &= ~fits(job, tables.estimate(fewest, detail=False), question.filled_share)
     if not fewer.any():
         return found
-    # The space has each with every layer recomputed: these are beyond it.
+    # The space has each with every layer recomputed or offloaded: these are beyond it.
     found = replace(found, considered=found.considered + int(fewer.sum()))
     return _evaluate(question, job, fewest.take(fewer), found, tables.take(fewer))[0]
 

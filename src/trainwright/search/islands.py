@@ -165,7 +165,7 @@ def _of_count(question: Question, algorithms: list[Algorithm], islands: int, run
 def _best_inside(question: Question, job: Job, beside: float) -> tuple[Strategy, float, float]:
     """The best strategy of an island that leaves so much memory free; its step, and bytes of weights."""
     own = job.cluster.device.memory[0]
-    room = own.usable_bytes - beside * (1.0 + job.stack.fragmentation) / question.filled_share
+    room = own.usable_bytes - beside * (1.0 + job.stack.reserve_share) / question.filled_share
     if room <= 0:
         kept, own_text = render_bytes(beside), render_bytes(own.usable_bytes)
         raise InfeasiblePlan(

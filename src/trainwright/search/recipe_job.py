@@ -1,6 +1,6 @@
 """A published recipe as a job of its own: its model, devices, software, state, sequence length and batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import lcm
 
@@ -25,13 +25,12 @@ from trainwright.stack.load import stack_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeJob:
-    """A recipe as a job with a strategy; `offloaded` is the share of layers that offload activations."""
+    """A recipe as a job with a strategy."""
 
     recipe: PublishedRecipe
     job: Job
     strategy: Strategy
     spread: MemorySpread
-    offloaded: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +75,7 @@ def build_recipe_job(recipe: PublishedRecipe) -> RecipeJob:
         efficiency=constants.efficiency(cluster.device), seq=found.seq or model.max_seq,
         global_batch=found.global_batch,
     )  # fmt: skip
-    share = min(recipe.offload_layers / model.layers, 1.0)
-    return RecipeJob(
-        recipe=recipe, job=job, strategy=found.strategy, spread=constants.memory_spread(own), offloaded=share
-    )
+    return RecipeJob(recipe=recipe, job=job, strategy=found.strategy, spread=constants.memory_spread(own))
 
 
 @cache
@@ -89,29 +85,19 @@ def recipe_graph(model: str) -> Graph:
 
 
 def predict_recipe(found: RecipeJob) -> RecipePrediction:
-    """Step, memory and legality of a recipe's own job.
-
-    A strategy offloads the activations of all layers or of none. Of a recipe that offloads some, time and
-    memory are interpolated by their share: what layers keep and copy is the same for each.
-    """
-    job, strategy, share = found.job, found.strategy, found.offloaded
-    shares = [(strategy, 1.0)]
-    if share:
-        kept = {"activations": "none", "both": "optimizer"}.get(strategy.offload, strategy.offload)
-        moved = {"none": "activations", "optimizer": "both"}.get(kept, kept)
-        shares = [(replace(strategy, offload=kept), 1.0 - share), (replace(strategy, offload=moved), share)]
-    result = estimate(unbounded(job), stack_strategies([each for each, _ in shares]), detail=False)
-    weights = [weight for _, weight in shares]
-    needed, usable = float(result.total_bytes @ weights), job.cluster.capacity_bytes
-    parts = {name: float(each @ weights) for name, each in result.memory_bytes.items()}
+    """Step, memory and legality of a recipe's own job."""
+    job, strategy = found.job, found.strategy
     chosen = stack_strategies([strategy])
+    result = estimate(unbounded(job), chosen, detail=False)
+    needed, usable = float(result.total_bytes[0]), job.cluster.capacity_bytes
+    parts = {name: float(each[0]) for name, each in result.memory_bytes.items()}
     facts = plan_facts(
         job.graph, seq=job.seq, global_batch=job.global_batch, device_family=job.cluster.device.family,
         optimizer=job.stack.optimizer.name if job.stack.optimizer else "", grad_dtype=job.stack.grad_dtype,
     )  # fmt: skip
     able = job.stack.capability
     return RecipePrediction(
-        step_s=float(result.step_s @ weights), total_bytes=needed, usable_bytes=usable,
+        step_s=float(result.step_s[0]), total_bytes=needed, usable_bytes=usable,
         state_bytes=parts["weights"] + parts["gradients"] + parts["optimizer"],
         activation_bytes=parts["activations"],
         oom_risk=found.spread.oom_risk(needed, usable),

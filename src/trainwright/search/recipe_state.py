@@ -16,7 +16,7 @@ from trainwright.stack.optimizer import ADAM_BYTES, GRADIENT_BYTES, OptimizerCho
 # Settings that a strategy cannot express and that a recipe's own job counts, and how far.
 OWN_STATE: Mapping[str, str] = MappingProxyType(
     {
-        "activation_offload": "numbers of layers, interpolated; tensors as the nearest setting",
+        "activation_offload": "tensors as the nearest setting",
         "cross_entropy_fusion": "Transformer Engine's, and tiles",
         "fp8_weight_copies": "gathered in low precision or not",
         "gradient_dtype": "yes",
@@ -37,9 +37,6 @@ _SCALED_BYTES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {kind: dict.fromkeys(_SINGLE_COPY, 1.0) for kind in ("fp8-tensorwise", "fp8-delayed")}
 )
 _WIDE_WEIGHT = 2.0  # bytes of the bf16 weight that is kept as well where fp8 or fp4 ones are not gathered
-# What the allocator loses of allocated bytes with segments that grow (PYTORCH_CUDA_ALLOC_CONF): 2 MiB pages.
-# A job of 58.8 GB allocated ran out of 80 GB without them and ran with them (Megatron-Bridge's memory guide).
-EXPANDABLE_FRAGMENTATION = 0.02
 _GATHER_FLAGS = MappingProxyType({"fp8": "fp8_param_gather", "fp4": "fp4_param_gather"})
 
 
@@ -65,10 +62,12 @@ def recipe_stack(recipe: PublishedRecipe, stack: Stack, family: str) -> Stack:
         found = replace(found, capability=replace(found.capability, weight_bytes=kept))
     fused = found.fused_loss or recipe.other.get("cross_entropy") == "te"
     tiles = int(recipe.other.get("vocab_tiling", "1"))
-    lost = found.fragmentation
-    if recipe.other.get("expandable_segments") == "1":
-        lost = min(lost, EXPANDABLE_FRAGMENTATION)
-    return replace(found, fused_loss=fused, logits_bytes=found.logits_bytes / tiles, fragmentation=lost)
+    return replace(
+        found,
+        fused_loss=fused,
+        logits_bytes=found.logits_bytes / tiles,
+        expandable_segments=recipe.other.get("expandable_segments") == "1",
+    )
 
 
 def render_state(recipe: PublishedRecipe) -> str:

@@ -25,7 +25,7 @@ from trainwright.search.recipe_stages import recipe_chunks, recipe_stage_layers,
 # Every name that `RecipeStrategy.unexpressed` may have, and what it stands for.
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
-        "activation_offload": "how many layers, or which tensors, are offloaded",
+        "activation_offload": "which tensors are offloaded",
         "communication_buffers": "sizes of buckets, double buffers and registered buffers",
         "cross_entropy_fusion": "logits and loss in one kernel, or in tiles of the vocabulary",
         "cuda_graph": "what is captured",
@@ -164,6 +164,7 @@ def _strategy(recipe: PublishedRecipe, model: Architecture, degrees: _Degrees) -
         rule = f"ep{recipe.ep} etp{etp} pp{recipe.pp} need a multiple of {recipe.ep * etp * recipe.pp}"
         raise _bad(recipe, "devices", ranks * recipe.pp, rule, "pass other devices")
     recompute, layers = _recompute(recipe, model, vpp)
+    offload, moved = _offload(recipe, model)
     shards = degrees.dp * degrees.cp // recipe.replicas if recipe.replicas > 1 else 0
     return Strategy(
         dp=degrees.dp, tp=degrees.tp, sp=bool(recipe.sp) and degrees.tp > 1,
@@ -171,7 +172,7 @@ def _strategy(recipe: PublishedRecipe, model: Architecture, degrees: _Degrees) -
         pp=recipe.pp, vpp=vpp, schedule="interleaved" if vpp > 1 else "1f1b",
         ep=recipe.ep if model.experts else 1, etp=etp,
         zero=_ZEROS[recipe.sharding], shard=shards, micro_batch=degrees.micro_batch,
-        recompute=recompute, recompute_layers=layers, offload=_offload(recipe, model),
+        recompute=recompute, recompute_layers=layers, offload=offload, offload_layers=moved,
         precision=PRECISION_OF[recipe.precision], overlap=_overlaps(recipe, degrees),
     )  # fmt: skip
 
@@ -200,12 +201,17 @@ def _modules(recipe: PublishedRecipe, model: Architecture) -> Iterator[str]:
             yield MEGATRON_LABELS[label]
 
 
-def _offload(recipe: PublishedRecipe, model: Architecture) -> str:
-    """Activations, if most layers offload theirs or full recomputation offloads what it keeps."""
-    activations = 2 * recipe.offload_layers > model.layers or _LAYER_INPUT in recipe.offload_modules
-    if recipe.other.get("optimizer_offload") == "1":
-        return "both" if activations else "optimizer"
-    return "activations" if activations else "none"
+def _offload(recipe: PublishedRecipe, model: Architecture) -> tuple[str, int]:
+    """What goes to the host, and activations of how many layers of a stage (0: all).
+
+    Of full recomputation that offloads what it keeps, activations of all layers.
+    """
+    counted = recipe.offload_layers
+    optimizer = recipe.other.get("optimizer_offload") == "1"
+    if not counted and _LAYER_INPUT not in recipe.offload_modules:
+        return "optimizer" if optimizer else "none", 0
+    every = counted >= -(-model.layers // recipe.pp) - 1  # the last one stays anyway
+    return "both" if optimizer else "activations", 0 if every else counted
 
 
 def _overlap_flags(recipe: PublishedRecipe, degrees: _Degrees) -> dict[str, bool]:
@@ -256,8 +262,6 @@ def _memory_settings(recipe: PublishedRecipe, model: Architecture) -> Iterator[t
         yield "recompute_modules", " ".join((recipe.recompute, *recipe.saved_modules))
     if recipe.recompute_method == "uniform" and (recipe.recompute_layers or 1) > 1:
         yield "recompute_method", f"uniform {recipe.recompute_layers}"
-    if recipe.offload_layers:
-        yield "activation_offload", f"{recipe.offload_layers} layers"
     if recipe.offload_modules and set(recipe.offload_modules) != {_LAYER_INPUT}:
         yield "activation_offload", " ".join(recipe.offload_modules)
 

@@ -209,7 +209,7 @@ class Drafts:
 def stack_room_bytes(setting: Setting) -> float:
     """What the stack leaves of a device's memory."""
     capacity = setting.cluster.device.memory[0].usable_bytes
-    return (capacity - setting.stack.context_bytes) / (1.0 + setting.stack.fragmentation)
+    return (capacity - setting.stack.context_bytes) / (1.0 + setting.stack.reserve_share)
 
 
 def _state_bytes(skeleton: Skeleton, profile: Profile) -> Floats:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainwright.cluster.types import Cluster
 from trainwright.plan.stages import balanced_counts, even_counts, stage_counts
-from trainwright.plan.strategy import EVERY_LAYER, Strategy
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, EVERY_LAYER, Strategy
 from trainwright.program.setting import Setting
 from trainwright.search.blocks import Costs, Floats
 from trainwright.search.find import Question, find_plans
@@ -80,7 +80,8 @@ def _split(strategy: Strategy) -> tuple[object, ...]:
 def _group(each: Strategy) -> tuple[object, ...]:
     """What strategies have in common that differ only in how state is shared or layers chunked."""
     return (
-        each.tp, each.sp, each.cp, each.pp, each.micro_batch, each.recompute, each.offload, each.zero // 3
+        each.tp, each.sp, each.cp, each.pp, each.micro_batch, each.recompute, each.offload,
+        each.offload_layers, each.zero // 3,
     )  # fmt: skip
 
 
@@ -102,7 +103,10 @@ class _Rows:
         costs = _mixed(profile.costs[modes[-1]], profile.costs[modes[0]], again)
         state = _state_bytes(strategy, profile.state_bytes)
         microbatches = max(batch // (strategy.dp * strategy.micro_batch), 1)
-        kept = costs.kept_bytes * (strategy.offload not in ("activations", "both"))
+        kept = costs.kept_bytes
+        if strategy.offload in ACTIVATION_OFFLOADS:
+            every = strategy.offload_layers == EVERY_LAYER
+            kept = kept * (0.0 if every else first >= strategy.offload_layers)
         mine = [row == each for each in range(strategy.pp)]
         held = [_held(strategy, each, microbatches) for each in range(strategy.pp)]
         peaks = [float((np.cumsum(kept[at]) + costs.work_bytes[at]).max()) for at in mine]

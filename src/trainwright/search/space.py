@@ -13,6 +13,7 @@ from trainwright.errors import BadInput, UnknownName
 from trainwright.model.dlrm import check_layers
 from trainwright.model.graph import Graph, is_layer
 from trainwright.plan.strategy import (
+    ACTIVATION_OFFLOADS,
     ALIASES,
     CHOICES,
     CP_KINDS,
@@ -34,7 +35,12 @@ KNOBS = tuple(field.name for field in fields(Strategy))
 _FLAGS = {"1": 1, "on": 1, "true": 1, "0": 0, "off": 0, "false": 0}
 _FEW = 4  # microbatches of a share, so few that no other size of them is near
 _LARGE = 64  # sequences of a micro batch beyond which its size hardly matters
-_FROM_ZERO = ("zero", "shard", "recompute_layers")  # the numbers that may be 0; the others start at 1
+_FROM_ZERO = (
+    "zero",
+    "shard",
+    "recompute_layers",
+    "offload_layers",
+)  # the numbers that may be 0; the others start at 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +49,9 @@ class Space:
 
     `fixed` maps a knob to the values it may take; `most` to the largest one. `recomputes` are the
     recomputations, by number, that are considered where `fixed` states none; without them, those of unknown
-    software. With `span`, the least and the most sequences per step, a strategy is legal if it is so at a
-    batch between them, and micro batches are some of those that are: `even_sizes`.
+    software. `counts_offloaded_layers` is whether the software can offload activations of a number of layers,
+    so that the fewest are looked for. With `span`, the least and the most sequences per step, a strategy is
+    legal if it is so at a batch between them, and micro batches are some of those that are: `even_sizes`.
     """
 
     graph: Graph
@@ -55,6 +62,7 @@ class Space:
     most: Mapping[str, int]
     check_divisors: bool = True
     recomputes: tuple[int, ...] = ()
+    counts_offloaded_layers: bool = False
     span: tuple[int, int] | None = None
 
 
@@ -149,9 +157,14 @@ def layers_per_stage(graph: Graph, pp: int) -> int:
     return -(-layer_count(graph) // pp)
 
 
-def offloads(space: Space) -> list[int]:
-    """Allowed values of offload."""
-    return _allowed(space, "offload", range(len(OFFLOADS)))
+def offloads(space: Space) -> list[tuple[int, int]]:
+    """Allowed (offload, offload_layers): a number of layers goes with activations on the host only."""
+    return [
+        (choice, count)
+        for choice in _allowed(space, "offload", range(len(OFFLOADS)))
+        for count in space.fixed.get("offload_layers", (EVERY_LAYER,))
+        if count == EVERY_LAYER or OFFLOADS[choice] in ACTIVATION_OFFLOADS
+    ]
 
 
 def _allowed(space: Space, knob: str, values: Sequence[int]) -> list[int]:
@@ -202,7 +215,9 @@ def _grid(space: Space, tp: int, cp: int, pp: int, dp: int) -> Grid:
         ("recompute", "recompute_layers"): [
             each for each in recomputations(space) if each[1] <= layers_per_stage(space.graph, pp)
         ],
-        ("offload",): [(choice,) for choice in offloads(space)],
+        ("offload", "offload_layers"): [
+            each for each in offloads(space) if each[1] <= layers_per_stage(space.graph, pp)
+        ],
         ("precision",): _single(space, "precision", [PRECISIONS.index("bf16")], open_ended=True),
         ("overlap",): _single(space, "overlap", [1], open_ended=True),
         ("order",): _single(space, "order", [0], open_ended=True),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trainwright.estimate.distinct import distinct
 from trainwright.estimate.types import Job
-from trainwright.plan.strategy import RECOMPUTES, Strategies, join_strategies
+from trainwright.plan.strategy import ACTIVATION_OFFLOADS, OFFLOADS, RECOMPUTES, Strategies, join_strategies
 from trainwright.search.families import (
     FAMILY_KNOBS,
     WITHIN,
@@ -23,15 +23,17 @@ from trainwright.search.families import (
     group_families,
 )
 from trainwright.search.find import Found, Question, evaluate, find_plans, space_of
-from trainwright.search.ladder import bottom, on_rung, rungs, without_gpipe
+from trainwright.search.ladder import bottom, on_rung, rung_knobs, rungs, without_gpipe
 from trainwright.search.rank import Candidates, join_candidates
 from trainwright.search.space import KNOBS, Space, layer_count, legal_strategies
 
 Ints = NDArray[np.int64]
 _NONE, _FULL = RECOMPUTES.index("none"), RECOMPUTES.index("full")
+_MOVING = {"none": "activations", "optimizer": "both"}
 _KEPT = (*FAMILY_KNOBS, "precision")
-_RUNG = ("recompute", "recompute_layers", "offload")
-_MORE_LAYERS = (1, 2, 3)  # recomputed beyond the fewest that fit, in the units that the stack counts
+_RUNG = ("recompute", "recompute_layers", "offload", "offload_layers")
+# Recomputed or offloaded beyond the fewest that fit, in the units that the stack counts.
+_MORE_LAYERS = (1, 2, 3)
 
 
 def find_winner(question: Question) -> tuple[Found, Candidates]:
@@ -110,14 +112,16 @@ def _of_family(question: Question, batch: int, strategies: Strategies, index: in
 
 
 def _added(question: Question, near: Candidates) -> Iterator[Candidates]:
-    """Those of one batch on the other rungs, and with more layers recomputed, that fit."""
+    """Those of one batch on the other rungs, and with more layers recomputed or offloaded, that fit."""
     if question.objective == "memory":
         return  # every strategy of the space was evaluated
     batch, strategies = int(near.global_batch[0]), near.strategies
     ladder = rungs(without_gpipe(space_of(question, batch)))
-    parts = [_on(strategies, each.recompute, each.layers, each.offload) for each in ladder]
+    parts = [_with(strategies, **rung_knobs(each)) for each in ladder]
     if any(each.counted for each in ladder):
         parts += _with_layers(question.job, strategies)
+    if any(each.counts_offloaded for each in ladder):
+        parts += _with_offloaded(question.job, strategies)
     tried = join_strategies([strategies, *parts])
     first = distinct_rows(_columns(tried))[0]
     new = tried.take(first[first >= len(near)])
@@ -125,8 +129,7 @@ def _added(question: Question, near: Candidates) -> Iterator[Candidates]:
         yield _fitting(question, batch, new)
 
 
-def _on(strategies: Strategies, recompute: int, layers: int | Ints, offload: int | Ints) -> Strategies:
-    values = {"recompute": recompute, "recompute_layers": layers, "offload": offload}
+def _with(strategies: Strategies, **values: int | Ints) -> Strategies:
     columns = {knob: np.broadcast_to(np.asarray(v), len(strategies)) for knob, v in values.items()}
     return replace(strategies, **columns)
 
@@ -142,7 +145,17 @@ def _with_layers(job: Job, strategies: Strategies) -> Iterator[Strategies]:
     for more in _MORE_LAYERS:
         layers = chosen.recompute_layers + more * unit
         is_part = layers < -(-layer_count(job.graph) // chosen.pp)
-        yield _on(chosen, _FULL, layers, chosen.offload).take(is_part)
+        yield _with(chosen, recompute=_FULL, recompute_layers=layers).take(is_part)
+
+
+def _with_offloaded(job: Job, strategies: Strategies) -> Iterator[Strategies]:
+    """Those that offload the activations of no layer, or of some, with some layers more."""
+    keeps = np.array([name not in ACTIVATION_OFFLOADS for name in OFFLOADS])[strategies.offload]
+    chosen = strategies.take((strategies.pp == 1) & (keeps | (strategies.offload_layers > 0)))
+    moving = np.array([OFFLOADS.index(_MOVING.get(name, name)) for name in OFFLOADS])[chosen.offload]
+    for more in _MORE_LAYERS:
+        layers = chosen.offload_layers + more
+        yield _with(chosen, offload=moving, offload_layers=layers).take(layers < layer_count(job.graph) - 1)
 
 
 def _fitting(question: Question, batch: int, strategies: Strategies) -> Candidates:

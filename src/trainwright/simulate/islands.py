@@ -36,7 +36,7 @@ class SimulatedApart:
     @property
     def reserved_bytes(self) -> float:
         """What the algorithm takes of a device's memory, a reserve for fragments included."""
-        return (1.0 + self.setting.stack.fragmentation) * self.beside_bytes
+        return (1.0 + self.setting.stack.reserve_share) * self.beside_bytes
 
     @property
     def step_s(self) -> float:

@@ -36,7 +36,7 @@ def needs(
     program: Program, timeline: Timeline, found: Peaks, spilled: Spilled | None = None
 ) -> tuple[Need, ...]:
     """The need of each place."""
-    table, reserve = timeline.table, program.setting.stack.fragmentation
+    table, reserve = timeline.table, program.setting.stack.reserve_share
     hosts, stages = host_bytes(program, timeline), _stages(program, table)
     uses = tier_uses(program, timeline, found, spilled)
     result = []

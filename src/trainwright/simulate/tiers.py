@@ -41,7 +41,7 @@ def find_spilled(program: Program, timeline: Timeline) -> Spilled | None:
     if expansion is None:
         return None
     found = peaks(timeline)
-    more = 1.0 + setting.stack.fragmentation
+    more = 1.0 + setting.stack.reserve_share
     shares = {}
     for place, waiting in enumerate(_waiting_bytes(timeline, found)):
         sizes, pinned = _sizes(found, place, float(waiting), _tables(program, timeline, place), more)
@@ -98,7 +98,7 @@ def tier_uses(
     places = range(len(timeline.table.places))
     if expansion is None:
         return [() for _ in places]
-    more = 1.0 + program.setting.stack.fragmentation
+    more = 1.0 + program.setting.stack.reserve_share
     waiting = _waiting_bytes(timeline, found)
     return [
         _uses(

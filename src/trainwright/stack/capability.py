@@ -97,6 +97,7 @@ class Capability:
     models: tuple[str, ...] = ()  # the catalog models that it ships; none stated: by features
     kinds: tuple[str, ...] = ()  # kinds of models that it trains; none stated: any
     lacks: tuple[str, ...] = ()  # model features that it has no setting for
+    expandable_segments: bool = False  # what is exported for it sets the allocator so
     fused_loss_since: str = ""  # date from which its loss keeps no fp32 copies of logits; "": it keeps them
     state: StateLayout = field(default_factory=StateLayout)
 

@@ -30,6 +30,7 @@ EAGER_ACTIVATIONS = 1.2
 PUBLISHED = (
     Path(__file__).parents[1] / "catalog" / "published.csv"
 )  # a few hundred published runs, each cited
+RAN = "ran"  # the outcome of a configuration of which nothing else is known
 REQUIRED = ("hardware", "gpus", "layers", "hidden", "heads", "seq_len")
 
 
@@ -149,7 +150,8 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     fixed.setdefault(
         "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
     )
-    fixed |= {"offload": (0,), "overlap": (1,), "cp_kind": (0,)}
+    fixed.setdefault("offload", (0,))
+    fixed |= {"overlap": (1,), "cp_kind": (0,)}
     able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
     fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))
     if fixed.get("pp") == (1,):
@@ -190,6 +192,7 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
         stack,
         attention=case.attention,  # type: ignore[arg-type]
         fused_loss=stack.fused_loss if case.fused_loss is None else case.fused_loss,
+        expandable_segments=case.expandable_segments,
         activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
     )
     stack = with_optimizer(stack, case.optimizer, case.grad_dtype)
@@ -240,6 +243,7 @@ def _group_key(case: Case) -> object:
         case.figure,
         case.fused_loss,
         case.is_eager,
+        case.expandable_segments,
     )
 
 
@@ -257,9 +261,10 @@ def _group(members: Sequence[tuple[int, Case, Strategies]]) -> Group:
 
 
 def ran(dataset: Dataset) -> NDArray[np.bool_]:
-    """Rows of which something was measured."""
+    """Rows of which something was measured, or that are stated to have run."""
     truth = measured(dataset)
-    return np.isfinite(truth["step_s"]) | np.isfinite(truth["memory_bytes"])
+    stated = np.array([outcome(row) == RAN for row in dataset.rows])
+    return np.asarray(np.isfinite(truth["step_s"]) | np.isfinite(truth["memory_bytes"]) | stated)
 
 
 def failed(dataset: Dataset) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from trainwright.validate.memory_check import hold_out_memory, render_memory_che
 from trainwright.validate.memory_fit import fit_memory, leave_out_memory, stacks_of
 from trainwright.validate.memory_spread import memory_spreads
 from trainwright.validate.problem import Say, solve, with_values
+from trainwright.validate.recipe_rows import tuned_recipe_rows
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,13 +84,14 @@ def calibrate(options: argparse.Namespace) -> None:
     dataset = build_dataset(load_rows(tables / "runs_v2.csv"), prior.stack)
     say(f"{len(dataset.rows)} runs in {len(dataset.groups)} groups")
     outcomes = build_dataset((*dataset.rows, *load_rows(tables / "oom_v2.csv")), prior.stack)
-    sized = fit_memory(outcomes, prior, say, start)
+    bounds = build_dataset((*outcomes.rows, *tuned_recipe_rows()), prior.stack)
+    sized = fit_memory(bounds, prior, say, start)
     rows = timed(dataset)
     whole = solve(time_problem(dataset, sized, rows), options.rounds, say, start)
     fitted = with_generic(with_values(sized, whole.parameters, whole.x), dataset, rows)
-    held = hold_out(dataset, outcomes, partial(leave_out_memory, outcomes, prior, sized), whole, say)
+    held = hold_out(dataset, outcomes, partial(leave_out_memory, bounds, prior, sized), whole, say)
     fitted = replace(fitted, intervals=intervals(dataset, held))
-    constants = _with_spreads(outcomes, prior, fitted, options.memory_page, say)
+    constants = _with_spreads(bounds, prior, fitted, options.memory_page, say)
     save_constants(out, constants)
     evidence = Evidence(
         dataset=dataset,
@@ -108,9 +110,10 @@ def calibrate_memory(options: argparse.Namespace) -> None:
     tables, say, known = options.tables, _progress(), load_constants(options.start or CALIBRATION)
     prior = _timed_prior(known)
     outcomes = build_dataset(
-        (*load_rows(tables / "runs_v2.csv"), *load_rows(tables / "oom_v2.csv")), prior.stack
+        (*load_rows(tables / "runs_v2.csv"), *load_rows(tables / "oom_v2.csv"), *tuned_recipe_rows()),
+        prior.stack,
     )
-    say(f"{len(outcomes.rows)} runs and failures in {len(outcomes.groups)} groups")
+    say(f"{len(outcomes.rows)} runs, failures and recipes in {len(outcomes.groups)} groups")
     fitted = fit_memory(outcomes, prior, say, known)
     save_constants(options.out, _with_spreads(outcomes, prior, fitted, options.memory_page, say))
     say(f"wrote {options.out} and {options.memory_page}")

@@ -55,5 +55,7 @@ def _spread(ratio: Array, every: NDArray[np.str_], chosen: Mask) -> MemorySpread
     near, of = np.clip(ratio[rows], -_FAR, _FAR), every[rows]
     weights = np.array([1.0 / (of == name).sum() for name in of])
     mean = float(np.average(near, weights=weights))
-    deviation = float(np.sqrt(np.average((near - mean) ** 2, weights=weights)))
+    # Of the next source: its own scatter, and what is not known of the mean.
+    more = np.sqrt(1.0 + 1.0 / len(set(of)))
+    deviation = float(more * np.sqrt(np.average((near - mean) ** 2, weights=weights)))
     return MemorySpread(mean=mean, deviation=max(deviation, _LEAST), rows=len(rows))

@@ -98,12 +98,12 @@ def render_checked(check: RecipeCheck) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     head = ("recipe", "stack", "device", "devices", "seq", "global_batch", "strategy", "state")
-    writer.writerow((*head, "offloaded_share", "needed_gib", "usable_gib", "oom_risk", "broken"))
+    writer.writerow((*head, "needed_gib", "usable_gib", "oom_risk", "broken"))
     for each in check.checked:
         recipe, job, predicted = each.found.recipe, each.found.job, each.predicted
         case = (recipe.name, recipe.stack, recipe.device, job.cluster.count, job.seq, job.global_batch)
         writer.writerow(
-            (*case, each.found.strategy, _state(recipe), f"{each.found.offloaded:.2f}",
+            (*case, each.found.strategy, _state(recipe),
              f"{predicted.total_bytes / GIB:.1f}", f"{predicted.usable_bytes / GIB:.1f}",
              f"{predicted.oom_risk:.3f}", "; ".join(predicted.broken))
         )  # fmt: skip
@@ -134,12 +134,12 @@ def summary_lines(check: RecipeCheck) -> Sequence[str]:
     total = len(check.checked)
     legal = sum(not each.predicted.broken for each in check.checked)
     low = sum(each.predicted.oom_risk < RISK_LIMIT for each in check.checked)
-    partial = sum(0.0 < each.found.offloaded < 1.0 for each in check.checked)
+    partial = sum(each.found.strategy.offload_layers > 0 for each in check.checked)
     share = check.passed / total if total else 0.0
     return (
         f"- Checked: {total}. Legal: {legal}. OOM risk below 50 %: {low}. "
         f"Both: {check.passed} ({share:.1%}).",
         f"- Not checked, as weights are frozen (LoRA): {check.frozen}. "
         f"For another reason: {len(check.refused)}.",
-        f"- Activations of some layers offloaded, so interpolated between none and all: {partial}.",
+        f"- Activations of some layers offloaded: {partial}.",
     )

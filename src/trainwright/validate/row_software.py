@@ -30,6 +30,7 @@ class RowSoftware:
     figure: str = ""  # what its memory counts, one of MEMORY_FIGURES
     fused_loss: bool | None = None
     is_eager: bool = False  # unfused kernels, where the stack compiles or fuses
+    expandable_segments: bool = False  # of PyTorch's allocator
     optimizer: str = ""
     grad_dtype: str = ""
 
@@ -41,6 +42,7 @@ class RecipeState:
     optimizer: str = ""
     grad_dtype: str = ""
     fused_loss: bool = False
+    expandable_segments: bool = False
 
 
 def row_software(row: Row, framework: str, model: str) -> RowSoftware:
@@ -54,6 +56,7 @@ def row_software(row: Row, framework: str, model: str) -> RowSoftware:
         figure=next((name for name, words in _FIGURES if re.search(words, notes)), ""),
         fused_loss=fused or usual.fused_loss or fused,
         is_eager=re.search(_EAGER, notes) is not None,
+        expandable_segments=usual.expandable_segments and not _ran_without_segments(row),
         optimizer=optimizer or usual.optimizer,
         grad_dtype=grad_dtype or usual.grad_dtype,
     )
@@ -72,6 +75,11 @@ def _fused_loss(framework: str, notes: str, date: str) -> bool | None:
         return True
     capability = capability_of(framework)
     return capability.has_fused_loss(date) if date and capability.fused_loss_since else None
+
+
+def _ran_without_segments(row: Row) -> bool:
+    """Whether a failure passes with expandable segments, as its table says: it ran without them."""
+    return "expandable_segments" in (row.get("outcome") or "")
 
 
 def _recipe_stack(row: Row) -> str:
@@ -95,4 +103,5 @@ def _state(recipe: PublishedRecipe) -> RecipeState:
         optimizer=optimizer_name(filled),
         grad_dtype=filled.grad_dtype,
         fused_loss=filled.other.get("cross_entropy") == "te",
+        expandable_segments=filled.other.get("expandable_segments") == "1",
     )

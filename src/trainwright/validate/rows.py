@@ -22,7 +22,7 @@ from trainwright.plan.recompute_policies import (
     SELECTIVE_AC,
     megatron_norm,
 )
-from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.search.space import layer_count
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.validate.row_software import row_software
@@ -47,6 +47,7 @@ _MOST = {
 }  # fmt: skip
 _MOST_OF_OTHERS = 1e7
 _LEAST = 1e-9
+_OFFLOADED = re.compile(r"activations of ([0-9]{1,6}) layers to host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class Case:
     figure: str = ""  # what its memory counts, one of MEMORY_FIGURES; "": what the stack's users quote
     fused_loss: bool | None = None
     is_eager: bool = False
+    expandable_segments: bool = False
 
 
 def parse_case(row: Row, own: Cluster | None = None) -> Case:
@@ -101,12 +103,14 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
         figure=software.figure,
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
+        expandable_segments=software.expandable_segments,
     )
 
 
 def _refuse_unmodelled(row: Row) -> None:
-    """Raise for a run that no strategy describes: partial offloading, or weights that are frozen."""
-    if (offload := _text(row, "offload").lower()) not in ("", "none"):
+    """Raise for a run that no strategy describes: parts of layers offloaded, or weights that are frozen."""
+    offload = _text(row, "offload").lower()
+    if offload not in ("", "none") and not _OFFLOADED.fullmatch(offload):
         raise _bad("offload", offload, "is not one of a strategy's")
     if "lora" in (workload := _text(row, "workload").lower()):
         raise _bad("workload", workload, "freezes weights, which is not predicted")
@@ -210,8 +214,21 @@ def _knobs(row: Row, devices: int, graph: Graph) -> dict[str, tuple[int, ...]]:
         if layers := _recomputed_layers(_text(row, "recompute_detail"), layer_count(graph)):
             fixed["recompute"] = (RECOMPUTES.index("full"),)
             fixed["recompute_layers"] = (layers,)
+    fixed |= _offload(row, layer_count(graph))
     fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
     return fixed
+
+
+def _offload(row: Row, layers: int) -> dict[str, tuple[int, ...]]:
+    """Activations of some layers on the host; that of the last one stays anyway."""
+    found = _OFFLOADED.fullmatch(_text(row, "offload").lower())
+    if found is None:
+        return {}
+    count = int(found[1])
+    if not 0 < count <= layers:
+        raise _bad("offload", found[0], f"the model has {layers} layers")
+    moved = EVERY_LAYER if count >= layers - 1 else count
+    return {"offload": (OFFLOADS.index("activations"),), "offload_layers": (moved,)}
 
 
 def _recomputed_layers(detail: str, layers: int) -> int:

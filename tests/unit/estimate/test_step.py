@@ -223,6 +223,23 @@ class TestOffload:
         assert time["offload"] == pytest.approx(64 * 2 * kept * 7 / 8 / 10e9)
         assert time["step"] == pytest.approx(parts(Strategy(overlap=False))["step"] + time["offload"])
 
+    @pytest.mark.parametrize("layers", [1, 3, 7])
+    def test_offloading_some_layers_copies_as_many(self, layers: int) -> None:
+        strategy = Strategy(offload="activations", offload_layers=layers, overlap=False)
+        result = run(LAYERS_ONLY, strategy)
+        kept = run(LAYERS_ONLY, Strategy()).memory_bytes["activations"][0]
+        assert result.time_s["offload"][0] == pytest.approx(64 * 2 * kept * layers / 8 / 10e9)
+        # One layer is on its way while those that stay are kept.
+        assert result.memory_bytes["activations"][0] == pytest.approx(kept * (8 - layers + 1) / 8)
+        assert result.host_bytes[0] == pytest.approx(kept * layers / 8)
+
+    def test_all_but_the_last_layer_are_as_many_as_all(self) -> None:
+        all_but_one, every = (
+            run(LAYERS_ONLY, Strategy(offload="activations", offload_layers=count)) for count in (7, 0)
+        )
+        assert all_but_one.step_s == pytest.approx(every.step_s)
+        assert all_but_one.total_bytes == pytest.approx(every.total_bytes)
+
     def test_what_compute_hides_costs_nothing(self) -> None:
         shown, hidden = (parts(Strategy(offload="activations", overlap=o))["offload"] for o in (False, True))
         assert 0 <= hidden < shown

@@ -66,6 +66,10 @@ def test_a_recipe_and_what_is_set_on_it_are_a_plan() -> None:
             ("cfg.model.cpu_offloading = True", "cfg.model.cpu_offloading_num_layers = 31"),
             "offload-activations",
         ),
+        (
+            ("cfg.model.cpu_offloading = True", "cfg.model.cpu_offloading_num_layers = 5"),
+            "offload-activations5",
+        ),
         (("cfg.model.cpu_offloading_num_layers = 31",), "zero1 bf16"),  # off without the switch
         (("cfg.dist.use_tp_pp_dp_mapping = True", "cfg.model.pipeline_model_parallel_size = 2"), "order="),
     ],

@@ -99,6 +99,9 @@ def test_every_key_of_a_plan_is_explained(name: str, ours: tuple[str, ...]) -> N
         ("megatron-bridge", "dp2 tp2 pp2 zero3 order=tp-pp-dp", "has tp-cp-dp-pp with zero 2 and 3"),
         ("megatron", "dp2 pp2 vpp2 interleaved full3", "recompute_layers 3: megatron-core 0.20 counts them"),
         ("megatron", "dp4 offload-activations", "offload activations: needs the layers of the model"),
+        ("megatron", "dp2 pp2 offload-activations4", "offload activations: megatron-core 0.20 offloads"),
+        ("torchtitan", "dp4 zero3 offload-activations4", "offload activations: torchtitan 0.3 has none"),
+        ("maxtext", "dp4 full offload-activations4", "offload_layers 4: maxtext 0.2.4 offloads"),
     ],
 )  # fmt: skip
 def test_a_knob_that_cannot_be_said_is_an_error_that_names_it(to: str, text: str, message: str) -> None:
@@ -184,3 +187,25 @@ def test_models_read_back_from_megatrons_flags_are_the_same() -> None:
         assert found.vocab == -(-known.vocab // 128) * 128  # as Megatron-LM pads it
         same = {"name": known.name, "shared_experts": known.shared_experts, "vocab": known.vocab}
         assert replace(found, **same) == known, name
+
+
+@pytest.mark.parametrize(("to", "words"), [
+    ("megatron", "--cpu-offloading-num-layers {}"), ("megatron-bridge", "cpu_offloading_num_layers = {}"),
+    ("nemo", "cpu_offloading_num_layers = {}"),
+])  # fmt: skip
+@pytest.mark.parametrize(("text", "layers"), [("", 31), ("5", 5)])
+def test_activations_are_offloaded_by_a_number_of_layers(to: str, words: str, text: str, layers: int) -> None:
+    plan = parse_strategy(f"dp8 mb1 zero3 offload-activations{text} bf16")
+    handover = Handover(
+        strategy=plan, global_batch=8, seq=8192, model="llama3-8b", architecture=load_model("llama3-8b")
+    )
+    assert words.format(layers) in export_text(handover, to)  # of 32, the last of which stays
+
+
+def test_megatron_offloads_fewer_layers_than_there_are() -> None:
+    plan = parse_strategy("dp8 mb1 zero3 offload-activations32 bf16")
+    handover = Handover(
+        strategy=plan, global_batch=8, seq=8192, model="llama3-8b", architecture=load_model("llama3-8b")
+    )
+    with pytest.raises(BadInput, match=r"offload_layers 32: .* offloads fewer than the 32"):
+        export_text(handover, "megatron")

@@ -18,7 +18,7 @@ from trainwright.plan.strategy import (
 EVERYTHING = Strategy(
     dp=8, tp=4, sp=True, cp=2, cp_kind="allgather", pp=2, vpp=3, ep=4, etp=2, zero=3, shard=4,
     micro_batch=2, schedule="interleaved", recompute="full", recompute_layers=5, offload="both",
-    precision="fp8", overlap=False,
+    offload_layers=6, precision="fp8", overlap=False,
 )  # fmt: skip
 
 
@@ -33,9 +33,15 @@ class TestText:
     def test_every_knob_has_a_word(self) -> None:
         assert str(EVERYTHING) == (
             "dp8 tp4 sp cp2 allgather pp2 vpp3 ep4 etp2 mb2 zero3 hsdp4 interleaved full5 "
-            "offload-both fp8 no-overlap"
+            "offload-both6 fp8 no-overlap"
         )
         assert parse_strategy(str(EVERYTHING)) == EVERYTHING
+
+    def test_a_number_of_offloaded_layers_follows_what_is_offloaded(self) -> None:
+        strategy = parse_strategy("dp8 offload-activations40")
+        assert strategy == Strategy(dp=8, offload="activations", offload_layers=40)
+        assert str(strategy) == "dp8 mb1 zero0 offload-activations40 bf16"
+        assert parse_strategy("dp8 offload-activations0") == parse_strategy("dp8 offload-activations")
 
     def test_degrees_of_one_are_not_written(self) -> None:
         assert str(Strategy(dp=8)) == "dp8 mb1 zero0 bf16"
@@ -50,6 +56,7 @@ class TestText:
             ("dp", 'word "dp": no such name'),
             ("dp8 selectiv", 'did you mean "selective"'),
             ("dp8 tp-4", 'word "tp-4"'),
+            ("dp8 offload-optimizer4", 'did you mean "offload-optimizer"'),
         ],
     )
     def test_an_unknown_word_is_named_with_the_nearest(self, text: str, message: str) -> None:
@@ -63,6 +70,7 @@ class TestText:
             ("dp8 full full4", "recompute"),
             ("pp2 1f1b zb", "schedule"),
             ("bf16 fp8", "precision"),
+            ("offload-activations offload-activations4", "offload"),
         ],
     )
     def test_a_knob_stated_twice_is_refused(self, text: str, knob: str) -> None:
@@ -90,6 +98,9 @@ class TestRules:
             ({"schedule": "gpipe"}, "schedules need pp > 1"),
             ({"cp_kind": "allgather"}, "needs cp > 1"),
             ({"recompute_layers": 3}, "needs full recomputation"),
+            ({"offload_layers": 3}, "needs activations on the host; write offload-activations4"),
+            ({"offload": "optimizer", "offload_layers": 3}, "needs activations on the host"),
+            ({"offload": "both", "offload_layers": -1}, "layers"),
             ({"shard": -1}, "shard"),
             ({"recompute": "full", "recompute_layers": -1}, "layers"),
         ],

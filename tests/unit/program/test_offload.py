@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.builders import free_stack, gpt, round_cluster, round_job
+from trainwright.errors import BadInput
 from trainwright.plan.expand import expand
 from trainwright.plan.strategy import parse_strategy
 from trainwright.program.lower import Program, lower
@@ -63,3 +64,24 @@ def test_copies_out_and_back_run_beside_each_other() -> None:
         for way in ("to", "from")
     }
     assert any(a < d and c < b for a, b in spans["to"] for c, d in spans["from"])
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("dp1 offload-activations3", [0, 1, 2]),
+        ("dp1 offload-activations7", [0, 1, 2, 3, 4, 5, 6]),
+        ("dp1 offload-activations8", [0, 1, 2, 3, 4, 5, 6]),  # the last one stays
+        ("pp2 1f1b offload-activations2", [0, 1, 4, 5]),
+        ("pp2 gpipe offload-activations4", [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_the_first_layers_of_each_stage_are_copied(text: str, layers: list[int]) -> None:
+    program = lowered(text)
+    assert copied(program, "F") == [f"layer.{number}" for number in layers]
+    assert copied(program, "I") == copied(program, "F")[::-1]
+
+
+def test_a_stage_offloads_no_more_layers_than_it_has() -> None:
+    with pytest.raises(BadInput, match="offload_layers 5: a stage has 4 layers; use fewer"):
+        lowered("pp2 1f1b offload-activations5")

@@ -1,5 +1,7 @@
 """Constraints that cannot hold are told one by one, with a remedy."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import gpt, round_cluster, round_job
@@ -7,6 +9,7 @@ from trainwright.errors import BadInput
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES
 from trainwright.search.check import check_constraints
 from trainwright.search.find import Question
+from trainwright.stack.capability import Capability
 
 ZB, FULL = SCHEDULES.index("zb"), RECOMPUTES.index("full")
 
@@ -53,3 +56,41 @@ def test_a_schedule_needs_devices_for_its_stages() -> None:
 )
 def test_a_constraint_that_can_hold_passes(fixed: dict[str, tuple[int, ...]]) -> None:
     check(fixed)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        ({}, ""),
+        ({"offload_layers": (0, 9)}, ""),
+        ({"offload_layers": (8,)}, "a stage has 8 layers; use fewer, or 0 for all"),
+        ({"offload_layers": (2,), "pp": (2,)}, "offloads activations without pp; fix pp=1"),
+        (
+            {"offload_layers": (2,), "offload": (0, 1)},
+            "needs activations on the host; fix offload=activations",
+        ),
+    ],
+)
+def test_a_number_of_offloaded_layers_is_checked(fixed: dict[str, tuple[int, ...]], message: str) -> None:
+    job = round_job(gpt(), round_cluster(8), 32)  # eight layers
+    able = Capability(counts_offloaded_layers=True, activation_offload_pipeline=False)
+    counting = replace(job, stack=replace(job.stack, capability=able))
+    asked = Question(job=counting, batches=(32,), fixed={"offload_layers": (4,), **fixed}, most={})
+    if not message:
+        check_constraints(asked)
+        return
+    with pytest.raises(BadInput, match=message):
+        check_constraints(asked)
+
+
+@pytest.mark.parametrize(
+    ("offloads", "has"),
+    [(("none", "optimizer"), "no activations"), (("activations",), "every layer or none")],
+)
+def test_software_that_does_not_count_offloaded_layers_says_what_it_has(
+    offloads: tuple[str, ...], has: str
+) -> None:
+    job = round_job(gpt(), round_cluster(8), 32)
+    other = replace(job, stack=replace(job.stack, capability=Capability(offloads=offloads)))
+    with pytest.raises(BadInput, match=has):
+        check_constraints(Question(job=other, batches=(32,), fixed={"offload_layers": (4,)}, most={}))

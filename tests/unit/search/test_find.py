@@ -17,6 +17,7 @@ from trainwright.search.front import pareto_front
 from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates, best, objective
 from trainwright.search.space import KNOBS, layer_count, legal_strategies
+from trainwright.stack.capability import Capability
 
 NORM, SELECTIVE, MLP, FULL = map(RECOMPUTES.index, ("norm", "selective", "mlp", "full"))
 
@@ -271,3 +272,20 @@ def test_a_miss_names_the_constraint_to_lift() -> None:
     )
     message = str(nearest_miss(asked, find_plans(asked)))
     assert "a smaller micro batch would fit" in message
+
+
+def test_offloaded_layers_are_the_fewest_that_fit() -> None:
+    able = Capability(
+        counts_offloaded_layers=True, activation_offload_pipeline=False, offloads=("none", "activations"),
+        activation_offload_recomputes=("none",),
+    )  # fmt: skip
+    asked = question(0.45, fixed={"pp": (1,), "offload": (0, 2), "recompute": (0,)})
+    asked = replace(asked, job=replace(asked.job, stack=replace(asked.job.stack, capability=able)))
+    best_ = find_plans(asked).best.strategies
+    counted = best_.take(best_.offload_layers > 1)
+    fewer = replace(counted, offload_layers=counted.offload_layers - 1)
+    assert len(counted)
+    assert estimate(asked.job, counted).feasible.all()
+    assert not estimate(asked.job, fewer).feasible.any()
+    every = replace(counted, offload_layers=np.zeros(len(counted), dtype=np.int64))
+    assert (estimate(asked.job, counted).step_s <= estimate(asked.job, every).step_s).all()

@@ -1,5 +1,7 @@
 """Rungs of recomputation and offloading, and which can be left out once another fits."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import gpt
@@ -19,6 +21,11 @@ def rung(recompute: str, offload: str = "none", *, counted: bool = False) -> Run
     return Rung(recompute=choice, layers=0, offload=moved, counted=counted)
 
 
+def some(offload: str) -> Rung:
+    """With activations of some layers on the host."""
+    return replace(rung("none", offload), counts_offloaded=True)
+
+
 @pytest.mark.parametrize(
     ("less", "more"),
     [
@@ -29,6 +36,8 @@ def rung(recompute: str, offload: str = "none", *, counted: bool = False) -> Run
         (rung("none", "optimizer"), rung("full", "both")),
         (rung("selective"), rung("selective", "activations")),
         (rung("full"), rung("full", "both")),
+        (rung("none"), some("activations")),
+        (rung("none", "optimizer"), some("both")),
     ],
 )
 def test_less_is_never_slower(less: Rung, more: Rung) -> None:
@@ -49,6 +58,7 @@ def test_less_is_never_slower(less: Rung, more: Rung) -> None:
         ),  # which may recompute fewer layers
         (rung("none", "optimizer"), rung("none", "activations")),
         (rung("none", "both"), rung("none", "optimizer")),
+        (some("activations"), some("both")),  # which may offload fewer layers
     ],
 )
 def test_what_may_go_either_way_is_not_ordered(less: Rung, more: Rung) -> None:
@@ -69,6 +79,18 @@ def test_layers_are_counted_where_activations_stay_and_nothing_is_fixed() -> Non
     assert [OFFLOADS[each.offload] for each in rungs(space()) if each.counted] == ["none", "optimizer"]
     assert not any(each.counted for each in rungs(space(recompute=(FULL,))))
     assert {each.layers for each in rungs(space(recompute_layers=(0, 2, 3)))} == {0, 2, 3}
+
+
+def test_offloaded_layers_are_counted_where_the_software_counts_and_no_number_is_fixed() -> None:
+    counting = replace(space(), counts_offloaded_layers=True)
+    found = [
+        OFFLOADS[each.offload] for each in rungs(counting) if each.counts_offloaded and not each.recompute
+    ]
+    assert found == ["activations", "both"]
+    assert not any(each.counts_offloaded for each in rungs(space()))
+    fixed = replace(counting, fixed={"offload_layers": (2, 3)})
+    assert not any(each.counts_offloaded for each in rungs(fixed))
+    assert {each.offload_layers for each in rungs(fixed)} == {2, 3}
 
 
 def test_gpipe_is_left_out_only_beside_1f1b() -> None:

@@ -19,14 +19,16 @@ def test_a_job_has_the_case_of_its_recipe() -> None:
 
 def test_offloading_some_layers_is_between_none_and_all() -> None:
     found = build_recipe_job(named("llama3_70b_pretrain_64gpu_gb200_bf16_config"))
-    assert found.offloaded == 20 / 80
+    assert (found.strategy.offload, found.strategy.offload_layers) == ("activations", 20)
     none, some, every = (
-        predict_recipe(replace(found, offloaded=0.0)),
-        predict_recipe(found),
-        predict_recipe(replace(found, offloaded=1.0)),
+        predict_recipe(
+            replace(found, strategy=replace(found.strategy, offload=offload, offload_layers=count))
+        )
+        for offload, count in (("none", 0), ("activations", 20), ("activations", 0))
     )
-    assert some.total_bytes == pytest.approx(0.75 * none.total_bytes + 0.25 * every.total_bytes)
+    assert some == predict_recipe(found)
     assert every.total_bytes < some.total_bytes < none.total_bytes
+    assert none.step_s < some.step_s < every.step_s
 
 
 def test_a_recipe_without_a_count_has_the_fewest_devices_that_its_degrees_fill() -> None:

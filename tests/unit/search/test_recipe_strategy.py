@@ -38,8 +38,8 @@ def missing(one: RecipeStrategy) -> dict[str, str]:
         ("pre_train_llama3_70b_64_b200_fp8", "dp64 mb1 zero3 full10 fp8", 128),
         # NeMo sets sequence parallelism wherever tensors are split.
         ("pre_train_llama3_70b_64_h100_bf16", "dp2 tp4 sp cp2 pp4 vpp5 mb1 zero1 interleaved bf16", 128),
-        # 95 of 126 layers offload their activations: nearer to all than to none.
-        ("pre_train_llama31_405b_128_gb200_fp8", "dp64 tp2 sp mb1 zero3 offload-activations fp8", 256),
+        # 95 of 126 layers offload their activations.
+        ("pre_train_llama31_405b_128_gb200_fp8", "dp64 tp2 sp mb1 zero3 offload-activations95 fp8", 256),
         # Samples of a device, times the two that share them: 0.5 · 2 = 1.
         ("gpt_3_175b_v5p_128", "dp32 tp2 sp mb1 zero3 recompute=norm+rope+act+mlp_up bf16", 32),
         # 512 ranks on 256 chips: cp 8 of ranks is cp 4 of chips, and 0.125 · 8 = 1 sample a replica.
@@ -149,7 +149,6 @@ def test_every_stack_of_a_recipe_has_defaults() -> None:
             "recompute_method",
             None,
         ),
-        ({"offload_layers": 5}, "activation_offload", "5 layers"),
         ({"offload_modules": ("expert_fc1",)}, "activation_offload", "expert_fc1"),
         ({"grad_dtype": "bf16"}, "gradient_dtype", "bf16"),
         (
@@ -221,3 +220,14 @@ def test_nothing_overlaps_only_where_the_recipe_turns_everything_off() -> None:
     assert not strategy_of(recipe(**off)).strategy.overlap
     assert strategy_of(recipe(pp=4, vpp=2, **off)).strategy.overlap  # interleaved stages send behind compute
     assert strategy_of(recipe(devices=1, **off)).strategy.overlap  # nothing is sent
+
+
+@pytest.mark.parametrize(
+    ("layers", "offload", "counted"),
+    [(0, "none", 0), (5, "activations", 5), (31, "activations", 0), (32, "activations", 0)],
+)
+def test_activations_are_offloaded_by_a_number_of_layers(layers: int, offload: str, counted: int) -> None:
+    # llama3-8b has 32 layers, the last of which stays on the device
+    found = strategy_of(recipe(offload_layers=layers, pp=1))
+    assert (found.strategy.offload, found.strategy.offload_layers) == (offload, counted)
+    assert "activation_offload" not in {each.name for each in found.unexpressed}

@@ -99,7 +99,7 @@ def test_degrees_and_the_micro_batch_start_at_one(knob: str) -> None:
         knob_value(knob, "0")
 
 
-@pytest.mark.parametrize("knob", ["zero", "hsdp", "recompute_layers"])
+@pytest.mark.parametrize("knob", ["zero", "hsdp", "recompute_layers", "offload_layers"])
 def test_some_numbers_may_be_zero(knob: str) -> None:
     assert knob_value(knob, "0") == 0
 
@@ -146,3 +146,9 @@ def test_a_number_of_recomputed_layers_is_full_recomputation_of_as_many_as_a_sta
     every = legal_strategies(space(fixed={"recompute_layers": (4,)}))
     assert set(every.recompute) == {RECOMPUTES.index("full")}
     assert (set(every.recompute_layers), set(every.pp)) == ({4}, {1, 2})
+
+
+def test_a_number_of_offloaded_layers_moves_activations_of_as_many_as_a_stage_has() -> None:
+    every = legal_strategies(space(fixed={"offload_layers": (4,)}))
+    assert {OFFLOADS[each] for each in set(every.offload)} == {"activations", "both"}
+    assert (set(every.offload_layers), set(every.pp)) == ({4}, {1, 2})

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import parameters
-from trainwright.plan.strategy import PRECISIONS, RECOMPUTES
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.validate.rows import interconnect_bytes_per_s, parse_case
 
 ROW = {
@@ -212,3 +212,16 @@ def test_unknown_hardware_is_named_with_the_nearest() -> None:
 
 def test_digits_without_end_are_no_network() -> None:
     assert interconnect_bytes_per_s("8x" + "9" * 5000) == 0.0
+
+
+def test_activations_of_a_number_of_layers_on_the_host_are_read() -> None:
+    fixed = parse_case(row(offload="activations of 4 layers to host", recompute="none")).fixed
+    assert (fixed["offload"], fixed["offload_layers"]) == ((OFFLOADS.index("activations"),), (4,))
+    with pytest.raises(BadInput, match="the model has"):
+        parse_case(row(offload="activations of 999 layers to host"))
+
+
+@pytest.mark.parametrize("text", ["activations 40 % to host", "optimizer 25%", "activations (fine-grained)"])
+def test_parts_of_what_layers_keep_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="is not one of a strategy's"):
+        parse_case(row(offload=text))

@@ -28,7 +28,7 @@ from trainwright.plan.recompute_policies import (
     MEGATRON_OTHERS,
     megatron_norm,
 )
-from trainwright.plan.strategy import Strategy
+from trainwright.plan.strategy import EVERY_LAYER, Strategy
 
 _OFFLOADED = "cpu-offloading-num-layers"
 _STAGES = {"no_shard": 0, "optim": 1} | {name: stage for stage, name in SHARDED.items()}
@@ -75,7 +75,7 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
             micro_batch=stated.micro_batch or _micro_batch(flags),
             schedule="interleaved" if vpp > 1 else "1f1b", zero=_zero(flags), shard=_shard(flags, dp * cp),
             recompute=recompute, recompute_layers=_layers(flags) * vpp,
-            offload=_offload(flags),
+            offload=_offload(flags), offload_layers=_offloaded_layers(flags, arch, pp),
             precision=stated.precision or _precision(flags), overlap=_overlaps(flags),
             order=PIPELINE_INSIDE if flags.has("use-tp-pp-dp-mapping") else ORDERS[0],
         )
@@ -83,8 +83,7 @@ def plan_of_flags(flags: Flags, stated: StatedSettings, notes: tuple[str, ...] =
     unit = strategy.dp * strategy.micro_batch
     notes = (
         *notes, *_values_that_matter(flags, strategy), *vocabulary,
-        *freed_nothing, *split_notes(split, pp), *_offload_notes(flags, arch),
-        *_other_world(flags, stated.devices),
+        *freed_nothing, *split_notes(split, pp), *_other_world(flags, stated.devices),
         *flags.notes,
     )  # fmt: skip
     return Configured(
@@ -149,10 +148,10 @@ def _offload(flags: Flags) -> str:
     return "both" if optimizer else "activations"
 
 
-def _offload_notes(flags: Flags, arch: Architecture | None) -> Iterator[str]:
+def _offloaded_layers(flags: Flags, arch: Architecture | None, pp: int) -> int:
+    """How many layers of a stage offload activations; all but the last are as many as can."""
     layers = flags.whole(_OFFLOADED, 0)
-    if layers and arch and layers != arch.layers - 1:
-        yield f"Activations of {layers} layers go to the host: predicted with those of all but the last."
+    return EVERY_LAYER if arch and layers >= -(-arch.layers // pp) - 1 else layers
 
 
 def _cp_kind(flags: Flags) -> str:
