@@ -6,7 +6,7 @@ from tests.options import CommandMode
 _ADVISE = {
     "--model": MIXTURE, "--batch": "16", "--seq": "64", "--stack": "generic", "--cost": "roofline",
     "--json": "answer.json", "--micro-batch": "2", "--precision": "fp16", "--vocab": "512", "--set": "GBS=16",
-    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
+    "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16", "--oom-risk": "20%", "--headroom": "30%",
 }  # fmt: skip
 
 

@@ -59,6 +59,7 @@ class Advised(NamedTuple):
     configured: "Configured"
     subject: "Subject"
     advice: "Advice"
+    allowed_bytes: float  # that a plan may be predicted to fill, at the stated risk
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,7 +88,7 @@ def advised(options: argparse.Namespace) -> Advised:
     notes = (subject.title, *_notes(options, configured, subject), *refused, limited, *subject.basis)
     limit = MemoryLimit(spread=subject.memory_spread, filled_share=share)
     advice = advise(job, configured.strategy, limit=limit)
-    return Advised(notes, configured, subject, advice)
+    return Advised(notes, configured, subject, advice, share * job.cluster.capacity_bytes)
 
 
 def save_advised(options: argparse.Namespace, found: Advised) -> None:
@@ -117,6 +118,7 @@ def _tree(found: Advised) -> Mapping[str, object]:
 
     return {
         "notes": found.notes, "configured": configured.strategy, "global_batch": configured.global_batch,
+        "allowed_bytes": found.allowed_bytes,
         "today": advice.today, "alone": [change(each) for each in advice.alone],
         "steps": [change(each) for each in advice.steps], "best": advice.best,
         "published_recipe": advice.published,

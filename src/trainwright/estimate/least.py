@@ -27,7 +27,8 @@ def least_step_s(job: Job, strategies: Strategies) -> Array:
     """
     job = crowded(job)
     links = network_links(job)
-    if any(np.any(link.latency_s - link.extra_s >= FAR_S) for link in links):
+    between_sites = any(np.any(link.latency_s - link.extra_s >= FAR_S) for link in links)
+    if between_sites or not len(strategies):
         return np.zeros(len(strategies))
     layers, seconds = _layer_s(job, links, strategies)
     microbatches = job.global_batch / (strategies.dp * strategies.micro_batch)

@@ -147,7 +147,7 @@ def pairs_of(ready: Ready, job: Job, strategies: Strategies, result: Estimates) 
     """Strategies on clusters, as columns are made of them."""
     return Pairs(
         job=job, strategies=strategies, estimates=result, interval=ready.interval,
-        dollars_per_kwh=ready.setting.dollars_per_kwh,
+        dollars_per_kwh=ready.setting.dollars_per_kwh, filled_share=ready.question.filled_share,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from trainwright.model.graph import is_layer
 from trainwright.model.totals import model_flops
 from trainwright.plan.strategy import CHOICES, PRECISIONS, RECOMPUTES, Strategies, Strategy
 from trainwright.report.summary import recomputed_flops
+from trainwright.search.find import fits
 
 Array = NDArray[np.float64]
 _KNOBS = tuple(field.name for field in fields(Strategies))
@@ -55,6 +56,7 @@ class Pairs:
     estimates: Estimates
     interval: Interval
     dollars_per_kwh: float
+    filled_share: float = 1.0  # of usable memory that a feasible strategy may be predicted to fill
 
 
 def needs_detail(names: "frozenset[str] | tuple[str, ...]") -> bool:
@@ -80,8 +82,8 @@ def _plain(pairs: Pairs) -> dict[str, Any]:
     useful = model_flops(job.graph, int(job.global_batch), job.seq)
     possible = cluster.count * _peaks(pairs) * step
     return {
-        "feasible": estimates.feasible, "devices": np.int64(cluster.count), "global_batch": batch,
-        "tokens_per_sequence": np.int64(job.seq),
+        "feasible": fits(job, estimates, pairs.filled_share), "devices": np.int64(cluster.count),
+        "global_batch": batch, "tokens_per_sequence": np.int64(job.seq),
         **{knob: getattr(pairs.strategies, knob) for knob in _KNOBS},
         "step_s": step, "tokens_per_s": rate, "tokens_per_s_per_device": rate / cluster.count,
         "mfu": useful / possible, "hfu": (useful + _again(pairs)) / possible,

@@ -91,7 +91,7 @@ def test_the_library_says_what_is_not_considered(monkeypatch: pytest.MonkeyPatch
     import trainwright.search.advice as search
     from trainwright.library.advising import advise as ask
 
-    def without_search(job: object, strategy: object, *, spread: object) -> search.Advice:
+    def without_search(job: object, strategy: object, *, limit: object) -> search.Advice:
         rated = search.Rated(strategy=strategy, step_s=1.0, total_bytes=1.0, fits=True)  # type: ignore[arg-type]
         return search.Advice(today=rated, alone=(), steps=(), best=None)
 

@@ -208,8 +208,13 @@ def test_strategies_are_chosen_within_the_oom_risk(search: str) -> None:
     sweep = parse_sweep(text)
     careful, bold = (build_ready(sweep, {"oom_risk": row}).question for row in range(2))
     assert careful.filled_share < bold.filled_share
-    fitting = [each.columns["fitting"][0] for each in Evaluator(sweep).rows(0, 2)]
-    assert fitting[0] < fitting[1]
+    rows = list(Evaluator(sweep).rows(0, 2))
+    own, other = (each.columns["memory_bytes"][0] for each in rows)
+    assert own <= careful.filled_share * careful.job.cluster.capacity_bytes
+    assert other <= bold.filled_share * bold.job.cluster.capacity_bytes
+    assert rows[0].columns["step_s"][0] >= rows[1].columns["step_s"][0]
+    if search == "every":  # a search by plan stops counting where no better one can come
+        assert rows[0].columns["fitting"][0] < rows[1].columns["fitting"][0]
 
 
 def test_a_batch_in_tokens_that_no_strategy_divides_says_so() -> None:
