@@ -20,8 +20,8 @@ from trainwright.validate.collective_rows import load_collectives
 from trainwright.validate.dataset import Dataset, build_dataset, load_rows, predict
 from trainwright.validate.held_out import hold_out, intervals
 from trainwright.validate.memory_check import hold_out_memory, render_memory_check
-from trainwright.validate.memory_fit import fit_memory, leave_out_memory, stacks_of
-from trainwright.validate.memory_spread import memory_spreads
+from trainwright.validate.memory_fit import filled_shares, fit_memory, leave_out_memory, stacks_of
+from trainwright.validate.memory_spread import memory_evidence, memory_spreads
 from trainwright.validate.problem import Say, solve, with_values
 from trainwright.validate.recipe_rows import tuned_recipe_rows
 
@@ -147,8 +147,9 @@ def _timed_prior(known: Constants, without: Collection[str] = ()) -> Constants:
 def _with_spreads(outcomes: Dataset, prior: Constants, fitted: Constants, page: Path, say: Say) -> Constants:
     """The constants with the spread of memory, and the page on it written."""
     held = hold_out_memory(outcomes, prior, fitted, say)
-    own = predict(outcomes, fitted.stack, fitted.efficiency).memory_bytes
-    spreads = memory_spreads(outcomes, own, held.memory_bytes)
+    found = predict(outcomes, fitted.stack, fitted.efficiency)
+    own = memory_evidence(outcomes, found.memory_bytes, filled_shares(outcomes, found))
+    spreads = memory_spreads(outcomes, own, memory_evidence(outcomes, held.memory_bytes, held.filled))
     save_text(page, render_memory_check(outcomes, held, spreads))
     return replace(fitted, memory_spreads=spreads)
 

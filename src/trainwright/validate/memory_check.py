@@ -10,7 +10,7 @@ from trainwright.cost.load import Constants
 from trainwright.cost.memory_risk import DEFAULT_RISK, MemorySpread
 from trainwright.validate.dataset import Dataset, failed, measured, outcome, predict, ran
 from trainwright.validate.memory_fit import bounded, filled_shares, leave_out_memory
-from trainwright.validate.memory_spread import held_out_spread
+from trainwright.validate.memory_spread import fit_spread, memory_evidence
 from trainwright.validate.problem import Say, groups_of, sources
 
 Array = NDArray[np.float64]
@@ -68,11 +68,12 @@ def risk_outcomes(
     """
     every, peaks = sources(outcomes), measured(outcomes)["memory_bytes"]
     counted = np.isfinite(held.filled) & (failed(outcomes) | (ran(outcomes) & np.isfinite(peaks)))
+    evidence = memory_evidence(outcomes, held.memory_bytes, held.filled)
     doubtful = np.array(["crashed" in outcome(row) for row in outcomes.rows])
     found = []
     for source in sorted(set(every[counted])):
         own = counted & (every == source)
-        spread = held_out_spread(outcomes, held.memory_bytes, every != source)
+        spread = fit_spread(evidence.take(every != source))
         low = own & (held.filled <= spread.filled_share(risk))
         ratio = peaks[own & np.isfinite(peaks)] / held.memory_bytes[own & np.isfinite(peaks)]
         lowest, highest = spread.bounds(1.0)
@@ -183,9 +184,9 @@ of the same model ran.
 
 ## Spread by stack
 
-The logarithm of measured over predicted memory that `plan` and `simulate` use: of a stack's own rows, shrunk
-towards that of sources left out, which holds for unknown software. A plan may fill the stated share of what
-the device's runtime reports at a risk of 5 %.
+The logarithm of measured over predicted memory that `plan` and `simulate` use, most likely by measured peaks,
+by what ran and by what failed: of a stack's own rows, shrunk towards that of sources left out, which holds
+for unknown software. A plan may fill the stated share of what the device's runtime reports at a risk of 5 %.
 
 {stacks}
 """

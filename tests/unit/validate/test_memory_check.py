@@ -13,7 +13,7 @@ from trainwright.validate.memory_check import (
     summarize_risk,
 )
 from trainwright.validate.memory_fit import fit_memory
-from trainwright.validate.memory_spread import memory_spreads
+from trainwright.validate.memory_spread import memory_evidence, memory_spreads
 
 
 def rows_of_two_sources() -> list[dict[str, str]]:
@@ -48,6 +48,7 @@ def test_the_page_states_what_was_computed() -> None:
     outcomes = dataset(rows_of_two_sources())
     fitted = fit_memory(outcomes, PRIOR, lambda text: None)
     held = hold_out_memory(outcomes, PRIOR, fitted, lambda text: None)
-    page = render_memory_check(outcomes, held, memory_spreads(outcomes, held.memory_bytes, held.memory_bytes))
+    evidence = memory_evidence(outcomes, held.memory_bytes, held.filled)
+    page = render_memory_check(outcomes, held, memory_spreads(outcomes, evidence, evidence))
     assert "| a paper | 24 | 0 |" in page
     assert "| unknown | " in page
