@@ -53,14 +53,14 @@ def render_accuracy(evidence: Evidence) -> str:
 _HEAD = """
 # Accuracy
 
-Written by `make calibrate`; every number on this page was computed in that run, none is typed in. The
-constants of the catalog (of time, ten per device family and thirteen per software stack; of memory, four
-per stack) are fitted to published runs under priors; nothing is fitted to a row. *In* is the error of those
-constants on the runs they were fitted to. *Out* is the error on a source by constants that were fitted
-without that source; if no other source ran its stack, the stack's numbers are dropped and it is predicted as
-generic software. Errors are absolute errors, predicted over measured minus one, of step time where nothing
-else is said. Plans that were run, recorded and compared on the machine at hand are on [a page of their
-own](accuracy_here.md), which `make measure` writes.
+Written by `make calibrate`, or by `make accuracy`, which keeps the constants of time; every number on this
+page was computed in that run, none is typed in. The constants of the catalog (of time, ten per device family
+and thirteen per software stack; of memory, four per stack) are fitted to published runs under priors; nothing
+is fitted to a row. *In-sample* is the error of those constants on the runs they were fitted to. *Held out* is
+the error on a source by constants that were fitted without that source; if no other source ran its stack, the
+stack's numbers of time are dropped and it is predicted as generic software. Errors are absolute errors,
+predicted over measured minus one, of step time where nothing else is said. Plans that were run, recorded and
+compared on the machine at hand are on [a page of their own](accuracy_here.md), which `make measure` writes.
 """
 
 
@@ -71,10 +71,10 @@ def _headline(evidence: Evidence, predictions: Predictions, found: Predictions) 
     read = sum(case is not None for case in evidence.dataset.cases)
     rows = [
         ("runs predicted", f"{read} of {len(evidence.dataset.rows)}"),
-        ("median over sources of each source's median error, in", f"{np.median(inside):.1%}"),
-        ("the same, out", f"{np.median(outside):.1%}"),
+        ("median over sources of each source's median error, in-sample", f"{np.median(inside):.1%}"),
+        ("the same, held out", f"{np.median(outside):.1%}"),
         (
-            "sources with a median error of at most 10 %, in",
+            "sources with a median error of at most 10 %, in-sample",
             f"{sum(e <= 0.10 for e in inside)} of {len(inside)}",
         ),
         *_memory_headline(evidence, found),
@@ -87,12 +87,12 @@ def _memory_headline(evidence: Evidence, found: Predictions) -> list[tuple[str, 
     judged, held = _judged(evidence), evidence.held
     errors = [_memory_errors(evidence, each.memory_bytes) for each in (found, held)]
     medians = [np.nanmedian(np.abs(each)) for each in errors]
-    shares = [_told(evidence, fits)[judged].mean() for fits in (found.fits, held.fits)]
+    shares = [_classified(evidence, fits)[judged].mean() for fits in (found.fits, held.fits)]
     return [
-        ("median error of memory where it was reported, in", f"{medians[0]:.1%}"),
-        ("the same, out", f"{medians[1]:.1%}"),
-        ("fits or does not fit, told rightly, in", f"{shares[0]:.1%} of {judged.sum()}"),
-        ("the same, out", f"{shares[1]:.1%} of {judged.sum()}"),
+        ("median error of memory where it was reported, in-sample", f"{medians[0]:.1%}"),
+        ("the same, held out", f"{medians[1]:.1%}"),
+        ("fits or does not fit, classified correctly, in-sample", f"{shares[0]:.1%} of {judged.sum()}"),
+        ("the same, held out", f"{shares[1]:.1%} of {judged.sum()}"),
     ]
 
 
@@ -120,7 +120,15 @@ def _by_source(evidence: Evidence, predictions: Predictions) -> str:
              f"{errors.bias:+.1%}",
              f"{np.nanmedian(np.abs(out)):.1%}", f"{np.nanmedian(out):+.1%}")
         )  # fmt: skip
-    heads = ("source", "runs", "median, in", "mean, in", "bias, in", "median, out", "bias, out")
+    heads = (
+        "source",
+        "runs",
+        "median, in-sample",
+        "mean, in-sample",
+        "bias, in-sample",
+        "median, held out",
+        "bias, held out",
+    )
     return "## By source\n\n" + _table(heads, rows)
 
 
@@ -128,7 +136,7 @@ def _by_column(evidence: Evidence, predictions: Predictions, column: str) -> str
     within = ranges(evidence.dataset, evidence.constants)
     errors = errors_by(evidence.dataset, predictions, within, column)
     return f"## By {column}\n\n" + _table(
-        (column, "runs", "median, in", "mean, in", "bias, in"), map(_cells, errors)
+        (column, "runs", "median, in-sample", "mean, in-sample", "bias, in-sample"), map(_cells, errors)
     )
 
 
@@ -147,8 +155,8 @@ def _memory_errors(evidence: Evidence, memory_bytes: Array) -> Array:
     return np.asarray(memory_bytes / measured(evidence.outcomes)["memory_bytes"] - 1.0)
 
 
-def _told(evidence: Evidence, fits: Mask) -> Mask:
-    """Which rows are told rightly: runs fit, the others do not."""
+def _classified(evidence: Evidence, fits: Mask) -> Mask:
+    """Which rows are classified correctly: runs fit, the others do not."""
     return np.where(np.arange(len(fits)) < len(evidence.dataset.rows), fits, ~fits)
 
 
@@ -165,20 +173,23 @@ def _memory(evidence: Evidence, found: Predictions) -> str:
     for name in sorted(set(names[np.isfinite(inside)])):
         own = (names == name) & np.isfinite(inside)
         rows.append((name, str(own.sum()), *_median_and_bias(inside[own]), *_median_and_bias(outside[own])))
-    told = []
+    outcomes = []
     is_run = np.arange(len(names)) < len(evidence.dataset.rows)
     for chosen, word in ((is_run, "ran"), (~is_run, "failed")):
         for name in sorted(set(names[chosen])):
             own = chosen & (names == name)
-            shares = (f"{_told(evidence, fits)[own].mean():.1%}" for fits in (found.fits, held.fits))
-            told.append((f"{name}: {word}", str(own.sum()), *shares))
-    heads = ("source", "runs", "median, in", "bias, in", "median, out", "bias, out")
+            shares = (f"{_classified(evidence, fits)[own].mean():.1%}" for fits in (found.fits, held.fits))
+            outcomes.append((f"{name}: {word}", str(own.sum()), *shares))
+    heads = ("source", "runs", "median, in-sample", "bias, in-sample", "median, held out", "bias, held out")
     return (
         _MEMORY
         + _table(heads, rows)
         + "\n\n"
         + _OUTCOMES
-        + _table(("configurations", "count", "told rightly, in", "told rightly, out"), told)
+        + _table(
+            ("configurations", "count", "classified correctly, in-sample", "classified correctly, held out"),
+            outcomes,
+        )
     )
 
 
@@ -191,14 +202,14 @@ _MEMORY = """## Memory
 Peak per device as each source reports it. Four numbers per stack (what activations, logits, the context and
 fragmentation take; for nanotron a fifth, the share of gathered inputs that is kept) are fitted to these
 peaks, to the runs, which must fit, and to the failures, which must not. Every stack starts from the same
-priors, the defaults of `Stack`. A stack that only the left-out source has is predicted in *out* as the
-generic one, the median of the other stacks with measured memory or failures.
+priors, the defaults of `Stack`. A stack that only the left-out source has keeps, *held out*, what its
+software is documented to do and its priors, moved as the fit moved those of other stacks.
 
 Not fitted, but settled with these rows in view: which numbers there are; that nanotron keeps gathered inputs
-only without a pipeline; that Aleph Alpha's trainer keeps 16-bit gradients and gathers its logits (*out* drops
-both where it drops the stack's numbers). What software is documented to do (how nanotron cuts stages, 16-bit
-gradients beside fp32 sums in DeepSpeed's) stays in *out*. So *out* is still kinder than software that nobody
-here has seen will be.
+only without a pipeline; that Aleph Alpha's trainer keeps 16-bit gradients and gathers its logits (*held out*
+drops both where it drops the stack's numbers). What software is documented to do (how nanotron cuts stages,
+16-bit gradients beside fp32 sums in DeepSpeed's) stays *held out*. So *held out* is still kinder than
+software that nobody here has seen will be.
 
 """
 _OUTCOMES = """Whether a configuration fits. One source does not tell crashes from memory errors: its failures
@@ -289,12 +300,14 @@ def _number(value: float) -> str:
 def _weak(evidence: Evidence, predictions: Predictions) -> str:
     names, inside, outside = _source_medians(evidence, predictions)
     lines = [
-        f"- {name}: {a:.0%} in, {b:.0%} out"
+        f"- {name}: {a:.0%} in-sample, {b:.0%} held out"
         for name, a, b in zip(names, inside, outside, strict=True)
         if a > 0.10 or b > 0.15
     ]
     return (
-        "## Where this is bad\n\nSources above 10 % in or 15 % out:\n\n" + "\n".join(lines) + "\n\n"
+        "## Where this is bad\n\nSources above 10 % in-sample or 15 % held out:\n\n"
+        + "\n".join(lines)
+        + "\n\n"
         "Software that is not in the table is predicted as the median of the stacks that are, which "
         "misses whatever is "
         "peculiar to it: nanotron's stalls with pipelines would have been missed altogether. Devices "

@@ -26,7 +26,14 @@ _SHOWN = (
 def render_collectives(judged: Judged) -> str:
     """Errors by fabric and by source, and the constants."""
     assert {name for name, _, _ in _SHOWN} == set(SPREAD)
-    heads = ("collectives", "sources", "median, in", "bias, in", "median, out", "bias, out")
+    heads = (
+        "collectives",
+        "sources",
+        "median, in-sample",
+        "bias, in-sample",
+        "median, held out",
+        "bias, held out",
+    )
     parts = [
         _table(("fabric", *heads), _errors(judged, [row.fabric for row in judged.rows])),
         _table(("source", *heads), _errors(judged, [row.source for row in judged.rows])),

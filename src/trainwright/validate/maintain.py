@@ -106,7 +106,7 @@ def calibrate(options: argparse.Namespace) -> None:
 
 
 def calibrate_memory(options: argparse.Namespace) -> None:
-    """Fit the constants of memory and their spread anew; those of time stay as they are."""
+    """Fit the constants of memory and their spread again; those of time stay as they are."""
     tables, say, known = options.tables, _progress(), load_constants(options.start or CALIBRATION)
     prior = _timed_prior(known)
     outcomes = build_dataset(
