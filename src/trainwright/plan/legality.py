@@ -285,6 +285,9 @@ class _Rules:
             return
         yield from self._listed("schedule", able.schedules, s.schedule, SCHEDULES, on)
         yield from self._say("vpp", s.vpp > able.most_vpp, f"has at most {able.most_vpp} chunks a stage")
+        if able.target:
+            chunked_gpipe = on & (s.vpp > 1) & (s.schedule == SCHEDULES.index("gpipe"))
+            yield from self._say("schedule", chunked_gpipe, "has gpipe with one chunk a stage")
         if np.any(self.facts.global_batch):
             yield from self._microbatches(on)
         if self.facts.layers:

@@ -32,7 +32,7 @@ def widths(
         ("maxtext", 2, 4, 10),
         ("llm-foundry", 2, 4, 10),
         ("accelerate", 2, 4, 10),
-        ("nanotron", 2, 4, 12),
+        ("nanotron", 2, 6, 12),  # fp32 sums beside the gradients of a microbatch
         ("deepspeed", 2, 6, 12),  # bf16 gradients beside fp32 sums
     ],
 )
