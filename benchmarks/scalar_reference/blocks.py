@@ -282,7 +282,8 @@ class _BlockOnDevice:
         width = self.compute.element_bytes
         if tensor.element == "activation":
             width = self._saved_width_bytes(tensor.name, repeated)
-        return tensor_bytes(tensor, self.sizes(region), width) / shared
+        fullest = self.job.stack.expert_imbalance if "top_k" in tensor.dims else 1.0
+        return fullest * tensor_bytes(tensor, self.sizes(region), width) / shared
 
     def _saved_width_bytes(self, name: str, repeated: set[str]) -> float:
         """Of an element: some stacks keep inputs of fp8 linears in one byte, of fp4 ones in half a byte and a

@@ -100,6 +100,7 @@ class Stack:
     gathered_inputs: float = (
         0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
     )
+    expert_imbalance: float = 1.0  # routed tokens of the rank that has most, of the mean: in its activations
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
     expandable_segments: bool = False  # the allocator's segments grow: it loses less

@@ -314,6 +314,8 @@ class _Again:
                 gathered = "top_k" in tensor.dims and "expert_ffn" not in tensor.dims
                 own = bytes_of(tensor, _tensor_sizes(tensor, self.by_region), size)
                 own = own * self._width(tensor, again)
+                if "top_k" in tensor.dims:
+                    own = own * self.machine.stack.expert_imbalance
                 total = total + own / (self.etp if gathered else 1.0)
         if self.machine.stack.attention == "unfused":
             sizes = self.by_region["attention"]

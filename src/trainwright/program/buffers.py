@@ -178,7 +178,8 @@ def _size(
             else held_bytes(shape, step.move.source)
         )
         size = stack.gathered_inputs * size + (1.0 - stack.gathered_inputs) * min(part, size)
-    return size * stack.activations * _width(program, route, readers), "activations"
+    more = stack.expert_imbalance if "top_k" in shape.dims else 1.0
+    return size * more * stack.activations * _width(program, route, readers), "activations"
 
 
 def _width(program: Program, route: int, readers: Sequence[int]) -> float:

@@ -67,6 +67,7 @@ def recipe_stack(recipe: PublishedRecipe, stack: Stack, family: str) -> Stack:
         fused_loss=fused,
         logits_bytes=found.logits_bytes / tiles,
         expandable_segments=recipe.other.get("expandable_segments") == "1",
+        expert_imbalance=1.0 if recipe.other.get("balanced_routing") == "1" else found.expert_imbalance,
     )
 
 

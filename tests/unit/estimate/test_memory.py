@@ -257,3 +257,13 @@ def test_a_fused_loss_keeps_no_fp32_copies_of_logits() -> None:
     fused = memory(graph, strategy, logits_bytes=10.0, fused_loss=True)["activations"]
     logits = round_job(graph, round_cluster(8)).seq * graph.sizes["vocab"]
     assert plain - fused == pytest.approx((10.0 - 4.0) * logits)
+
+
+def test_imbalance_of_experts_scales_activations_of_routed_tokens_alone() -> None:
+    graph, strategy = build_graph(load_model("mixtral-8x7b")), Strategy(dp=8, ep=8)
+    even, uneven = (memory(graph, strategy, expert_imbalance=factor)["activations"] for factor in (1.0, 1.5))
+    twice = memory(graph, strategy, expert_imbalance=2.0)["activations"]
+    assert even < uneven < 1.5 * even  # attention and the residual stream do not grow
+    assert twice - uneven == pytest.approx(uneven - even)
+    dense = build_graph(load_model("llama2-7b"))
+    assert memory(dense, Strategy(dp=8), expert_imbalance=2.0) == memory(dense, Strategy(dp=8))
