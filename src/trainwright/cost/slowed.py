@@ -1,4 +1,4 @@
-"""Constants under which every second of a step is so many times as long."""
+"""Constants under which every part of a step takes longer by one factor."""
 
 from dataclasses import replace
 
