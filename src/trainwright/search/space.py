@@ -252,7 +252,7 @@ def strategies_of(listed: Sequence[Grid]) -> Strategies:
 
 
 def _repeated(values: Ints, counts: list[int], inner: list[int], sizes: list[int]) -> Ints:
-    """The column of a knob: so many of the values belong to each grid."""
+    """The column of a knob, with its values repeated by the size of each grid."""
     if (values == values[0]).all():
         return np.broadcast_to(values[:1], sum(sizes))
     if max(counts) == 1:

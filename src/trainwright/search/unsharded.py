@@ -159,7 +159,7 @@ def _size(grid: Grid, without: set[tuple[str, ...]]) -> int:
 
 
 def _paired(left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    """Of groups that have so many members on each side, every pair of members of the same group."""
+    """Of groups with these numbers of members on each side, every pair of members of the same group."""
     size = left * right
     within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
     one, other = np.divmod(within, np.repeat(right, size))

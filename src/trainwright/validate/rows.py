@@ -318,7 +318,7 @@ def _known(fixed: Mapping[str, tuple[int, ...]], name: str) -> int:
 
 
 def _joins(cluster: Cluster, devices: int) -> bool:
-    """Whether the network of a cluster is large enough for so many devices."""
+    """Whether the network of a cluster is large enough for a number of devices."""
     try:
         return bool(replace(cluster, count=devices).levels) or devices == 1
     except BadInput:
