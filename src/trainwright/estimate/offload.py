@@ -60,8 +60,8 @@ class Copies:
         return self._with_counted(layers, np.ones(1), out, more * self.back_s)
 
     def _with_counted(self, layers: Array, actions: Array, out: Array, back: Array) -> tuple[Array, Array]:
-        """What a number of actions expose where not all of their layers move: the layers that stay follow the last
-        copy out, and go before the first copy back.
+        """What actions expose where not all of their layers move: the layers that stay follow the last copy
+        out, and go before the first copy back.
         """
         some = (self.counted > 0) & (self.counted < layers)
         if not some.any():
