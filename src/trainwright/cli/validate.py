@@ -40,7 +40,15 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.output_file import save_text
     from trainwright.report.files import render_csv, render_json
     from trainwright.validate.anchor_runs import anchor_predictions
-    from trainwright.validate.compare import ADDED, BY, errors_by, predicted_rows, unreadable
+    from trainwright.validate.compare import (
+        ADDED,
+        BY,
+        doubtful,
+        errors_by,
+        predicted_rows,
+        unreadable,
+        widened,
+    )
     from trainwright.validate.dataset import PUBLISHED, build_dataset, load_rows
     from trainwright.validate.power import predict_power
     from trainwright.validate.sourced import source_groups
@@ -48,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
     constants = load_constants()
     rows = load_rows(Path(options.table) if options.table else PUBLISHED)
     sourced = source_groups(build_dataset(rows, constants.stack), options.cost, constants)
-    dataset, within = sourced.dataset, sourced.ranges
+    dataset = sourced.dataset
     predictions = _predict(sourced)
+    within = widened(sourced.ranges, predictions.doubt)
     anchor, notes = _load_anchor(options), sourced.notes
     unanchored_s, anchored = predictions.step_s, None
     if anchor is not None:
@@ -66,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     errors = {column: errors_by(dataset, predictions, within, column) for column in BY}
     if options.json:
         tree = {"notes": notes, "rows": len(rows), "anchor": anchored, "errors": errors}
-        print(render_json(tree | {"not_predicted": unreadable(dataset)}), end="")
+        tree |= {"not_predicted": unreadable(dataset), "doubtful": doubtful(dataset)}
+        print(render_json(tree), end="")
     else:
         _show(dataset, notes, errors)
     return 0
@@ -94,16 +104,18 @@ def _predict(sourced: "Sourced") -> "Predictions":
 
     dataset, count = sourced.dataset, len(sourced.dataset.rows)
     chosen = np.zeros(count, dtype=np.int64)
-    step, memory, needed = (np.full(count, np.nan) for _ in range(3))
+    step, memory, needed, doubt = (np.full(count, np.nan) for _ in range(4))
     fits = np.zeros(count, dtype=bool)
     with _progress(count) as advance:
         for index, (group, source) in enumerate(zip(dataset.groups, sourced.sources, strict=True)):
             part = _with_source(dataset, index, source)
             at = list(group.indices)
             step[at], memory[at], fits[at] = part.step_s[at], part.memory_bytes[at], part.fits[at]
-            chosen[at], needed[at] = part.chosen[at], part.needed_bytes[at]
+            chosen[at], needed[at], doubt[at] = part.chosen[at], part.needed_bytes[at], part.doubt[at]
             advance(len(at))
-    return Predictions(step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen)
+    return Predictions(
+        step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen, doubt=doubt
+    )
 
 
 def _with_source(dataset: "Dataset", group: int, source: "Source") -> "Predictions":
@@ -131,7 +143,7 @@ def _progress(total: int) -> Iterator[_Advance]:
 
 def _show(dataset: "Dataset", notes: "Sequence[str]", errors: "Mapping[str, Sequence[Errors]]") -> None:
     from trainwright.report import tables
-    from trainwright.validate.compare import render_errors, unreadable
+    from trainwright.validate.compare import doubtful, render_errors, unreadable
 
     console = tables.open_console()
     for note in notes:
@@ -142,3 +154,5 @@ def _show(dataset: "Dataset", notes: "Sequence[str]", errors: "Mapping[str, Sequ
         tables.show(console, tables.table(f"Errors of step time per {column}", headers, rows))
     for reason, count in list(unreadable(dataset).items())[:10]:
         tables.show(console, f"{count} rows not predicted: {reason}")
+    for remark, count in list(doubtful(dataset).items())[:10]:
+        tables.show(console, f"{count} rows with a wider range: {remark}")

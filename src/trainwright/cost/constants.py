@@ -104,9 +104,6 @@ class Stack:
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
     expandable_segments: bool = False  # the allocator's segments grow: it loses less
-    sequence_parallel: bool = True  # what its users run unless a run says otherwise
-    zero: int = 1
-    usual_recomputes: tuple[str, ...] = ()  # where a run does not state it; none stated: all that it has
     capability: Capability = ANY  # what it can run
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
@@ -128,7 +125,6 @@ class Stack:
 TORCHREC = Stack(
     name="torchrec",
     step_s=0.5e-3,
-    zero=0,
     interference=0.0,
     tp_overlap=0.0,
     basis="a statement, not of measurements",

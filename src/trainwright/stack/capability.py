@@ -48,6 +48,7 @@ class Capability:
     orders: tuple[str, ...] = ()  # rank orders, innermost axis first; none stated: any
     fsdp_orders: tuple[str, ...] = ()  # those with ZeRO-2 and 3; none stated: the same
     sequence_parallel: str = "optional"  # with tp > 1
+    usual_sequence_parallel: bool = True  # what a run that does not state it is taken to have, if optional
     kv_heads: str = "replicate"  # whether tp may exceed the number of key-value heads
     expert_ranks: str = "stage"  # experts spread over all ranks of a stage, or over dp only
     etp_is_tp: bool = False  # experts are split over tp ranks, all of them or none
@@ -64,6 +65,7 @@ class Capability:
     unlisted_vpp: int = 0  # chunks a stage where no model is known whose layers could be listed; 0: any
     layer_split: str = "any"  # stages of unequal numbers of layers can be stated
     zeros: tuple[int, ...] = (0, 1, 2, 3)
+    usual_zero: int = 1  # of a run that does not state it
     pipeline_zeros: tuple[int, ...] = (0, 1, 2, 3)  # with pp > 1
     expert_zeros: tuple[int, ...] = (0, 1, 2, 3)  # with ep > 1
     hybrid_zeros: tuple[int, ...] = (1, 2, 3)  # whose shards may span fewer than all ranks
@@ -72,6 +74,7 @@ class Capability:
     fsdp_alone: tuple[str, ...] = ()  # device families with advice against tp or cp beside ZeRO-2 and 3
     reduces_each_microbatch: tuple[int, ...] = (2, 3)  # ZeRO stages
     recomputes: tuple[str, ...] = ()  # sets of modules that it has a word for; none stated: any
+    usual_recomputes: tuple[str, ...] = ()  # of a run that does not state it; none stated: `recomputes`
     recompute_modules: tuple[str, ...] = ()  # modules of which it recomputes any set
     fused_norms: bool = False  # norms are apart from linears only before latent attention and experts
     recompute_layers: str = "stage"  # what a number of layers counts in, or that there is none
@@ -104,6 +107,12 @@ class Capability:
     def has_fused_loss(self, date: str = "") -> bool:
         """Whether the loss is fused in this release, or in the software of an ISO date."""
         return bool(self.fused_loss_since) and (date or self.date) >= self.fused_loss_since
+
+    @property
+    def runs_sequence_parallel(self) -> bool:
+        """Whether a run with tensor parallelism that does not state it has sequence parallelism."""
+        fixed = {"never": False, "always": True}
+        return fixed.get(self.sequence_parallel, self.usual_sequence_parallel)
 
     @property
     def title(self) -> str:

@@ -139,4 +139,8 @@ def _capability(stack: str, table: Mapping[str, Any], file: str) -> Capability:
         values["weight_bytes"] = {name: dict(each) for name, each in values["weight_bytes"].items()}
     if "state" in values:
         values["state"] = _state(values["state"], file)
-    return Capability(stack=stack, **values)
+    found = Capability(stack=stack, **values)
+    if found.usual_zero not in found.zeros:
+        rule = f"is none of zeros, {', '.join(map(str, found.zeros))}"
+        raise BadInput(f"{file}: usual_zero", str(found.usual_zero), rule, "name one")
+    return found

@@ -89,9 +89,9 @@ def _run(
 
 def row_conditions(row: Row, case: Case) -> RunConditions:
     """What decides how much a row tells of other runs."""
-    (precision,) = case.fixed["precision"]
+    precision = PRECISIONS[case.fixed["precision"][0]] if "precision" in case.fixed else "bf16"
     return conditions_of(
-        case.graph, case.cluster.device, stack_name(case), PRECISIONS[precision], row.get("release") or ""
+        case.graph, case.cluster.device, stack_name(case), precision, row.get("release") or ""
     )
 
 

@@ -1,7 +1,7 @@
 """Predictions beside measurements: errors by source, hardware and software."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from trainwright.validate.power import Power
 Array = NDArray[np.float64]
 ADDED = (
     "predicted_step_time_s", "predicted_low_s", "predicted_high_s", "predicted_memory_gib", "fits",
-    "predicted_device_w", "predicted_tokens_per_joule", "error",
+    "predicted_device_w", "predicted_tokens_per_joule", "remarks", "error",
 )  # fmt: skip
 BY = ("source", "hardware", "framework")
 
@@ -53,6 +53,24 @@ def ranges(dataset: Dataset, constants: Constants) -> Ranges:
     return Ranges(low=np.array([one.low for one in each]), high=np.array([one.high for one in each]))
 
 
+def widened(within: Ranges, doubt: Array) -> Ranges:
+    """Ranges that are wider on either side by the factors of doubtful rows."""
+    return Ranges(low=within.low / doubt, high=within.high * doubt)
+
+
+def _remarks(dataset: Dataset, index: int) -> tuple[str, ...]:
+    """What is doubtful about a row."""
+    case = dataset.cases[index]
+    if case is None:
+        return ()
+    return case.remarks if "precision" in case.fixed else (*case.remarks, "the precision is not stated")
+
+
+def doubtful(dataset: Dataset) -> Mapping[str, int]:
+    """What is doubtful about rows, and how many share it."""
+    return _counted(each for index in range(len(dataset.rows)) for each in _remarks(dataset, index))
+
+
 def predicted_rows(
     dataset: Dataset, predictions: Predictions, within: Ranges, power: Power
 ) -> list[dict[str, object]]:
@@ -75,6 +93,7 @@ def predicted_rows(
                 "fits": int(predictions.fits[index]),
                 "predicted_device_w": f"{power.device_w[index]:.4g}",
                 "predicted_tokens_per_joule": f"{power.tokens_per_joule[index]:.4g}",
+                "remarks": "; ".join(_remarks(dataset, index)),
                 "error": "",
             }
         )
@@ -138,8 +157,8 @@ def render_errors(errors: Errors) -> Sequence[str]:
 
 def unreadable(dataset: Dataset) -> Mapping[str, int]:
     """Reasons why rows could not be predicted, and how many share each."""
-    counts: dict[str, int] = defaultdict(int)
-    for reason in dataset.reasons:
-        if reason:
-            counts[reason] += 1
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+    return _counted(reason for reason in dataset.reasons if reason)
+
+
+def _counted(texts: Iterable[str]) -> Mapping[str, int]:
+    return dict(Counter(texts).most_common())

@@ -17,9 +17,20 @@ from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.estimate.step import estimate
 from trainwright.estimate.types import Estimates, Job
+from trainwright.plan.legality import illegal, plan_facts
 from trainwright.plan.recompute_modules import selective_of
-from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
-from trainwright.search.space import Space, legal_strategies
+from trainwright.plan.strategy import (
+    EVERY_LAYER,
+    OFFLOADS,
+    PRECISIONS,
+    RECOMPUTES,
+    SCHEDULES,
+    Strategies,
+    join_strategies,
+)
+from trainwright.search.recompute_choices import recompute_choices
+from trainwright.search.space import Space, layers_per_stage, legal_strategies
+from trainwright.stack.capability import AXES, Capability
 from trainwright.stack.load import stack_name as catalog_stack
 from trainwright.validate.rows import Case, Row, parse_case
 
@@ -60,7 +71,9 @@ class Group:
 class Predictions:
     """Step time and memory of each row, of its best feasible candidate: `chosen` among its group's.
 
-    `memory_bytes` is what the row's source would quote, `needed_bytes` what the device must hold.
+    `memory_bytes` is what the row's source would quote, `needed_bytes` what the device must hold. `doubt` is
+    a factor by which the range of the time is wider on either side: of the case, and of a precision that is
+    not stated, where the time is the geometric mean over the precisions in use.
     """
 
     step_s: Array
@@ -68,6 +81,7 @@ class Predictions:
     needed_bytes: Array
     fits: NDArray[np.bool_]
     chosen: NDArray[np.int64]
+    doubt: Array
 
 
 StackOf = Callable[[str], Stack]
@@ -137,23 +151,21 @@ def _known_name(framework: str) -> str:
 
 
 def candidates(case: Case, stack: Stack) -> Strategies:
-    """Every strategy that agrees with what the case states; the rest is what the stack's users choose."""
-    fixed = dict(case.fixed)
-    fixed.setdefault("cp", (1,))
-    fixed.setdefault("etp", (1,))
+    """Every strategy that agrees with what the case states; the rest is as its stack's capability says."""
+    fixed, able = dict(case.fixed), stack.capability
+    for axis in ("cp", "etp", *(name for name in AXES if name not in able.axes)):
+        fixed.setdefault(axis, (1,))
     fixed.setdefault("shard", (0,))
     split = fixed.get("tp", (2,))[0] > 1
-    fixed.setdefault("sp", (int(stack.sequence_parallel and split),))
-    fixed.setdefault("zero", (stack.zero,))
-    unfused = stack.attention == "unfused"
-    recomputes = stack.usual_recomputes or stack.capability.recomputes or ("none", "selective", "full")
-    fixed.setdefault(
-        "recompute", tuple(RECOMPUTES.index(selective_of(name, unfused=unfused)) for name in recomputes)
-    )
+    fixed.setdefault("sp", (int(able.runs_sequence_parallel and split),))
+    fixed.setdefault("zero", (able.usual_zero,))
+    fixed.setdefault("precision", usual_precisions(case.cluster.device, able))
+    if "recompute" not in fixed:
+        fixed |= _usual_recomputation(case, stack)
     fixed.setdefault("offload", (0,))
     fixed |= {"overlap": (1,), "cp_kind": (0,)}
-    able = [name for name in ("1f1b", "interleaved") if name in stack.capability.schedules]
-    fixed["schedule"] = tuple(SCHEDULES.index(name) for name in able or ("1f1b",))
+    schedules = [name for name in ("1f1b", "interleaved") if name in able.schedules]
+    fixed["schedule"] = tuple(SCHEDULES.index(name) for name in schedules or ("1f1b",))
     if fixed.get("pp") == (1,):
         fixed["vpp"] = (1,)
     parallel = prod(fixed[knob][0] for knob in ("tp", "pp", "cp") if knob in fixed)
@@ -161,9 +173,42 @@ def candidates(case: Case, stack: Stack) -> Strategies:
         graph=case.graph, devices=max(case.cluster.count // parallel, 1) * parallel,
         seq=case.seq,
         global_batch=case.global_batch, fixed=fixed,
-        most={"vpp": stack.capability.most_vpp}, check_divisors=False,
+        most={"vpp": able.most_vpp}, check_divisors=False,
     )  # fmt: skip
-    return legal_strategies(space)
+    every = legal_strategies(space)
+    facts = plan_facts(case.graph, seq=case.seq, global_batch=case.global_batch)
+    whole = every.dp * every.micro_batch <= case.global_batch  # at least one microbatch per replica
+    # What a run states, it ran: a rule of today's software that it breaks was not one then.
+    for kept in (whole & ~illegal(able, every, facts), whole):
+        if kept.any():
+            return every.take(kept)
+    return every
+
+
+def usual_precisions(device: Device, able: Capability) -> tuple[int, ...]:
+    """The precisions in use on a device with a stack: 16 bit, and fewer bits where they are faster."""
+    wide = next((name for name in ("bf16", "fp16") if name in able.precisions), "fp32")
+    pairs = (("fp8", "bf16"), ("fp4", "fp8"))
+    narrow = [name for name, wider in pairs if device.peak(name) > device.peak(wider)]
+    return tuple(PRECISIONS.index(each) for each in (wide, *(n for n in narrow if n in able.precisions)))
+
+
+def _usual_recomputation(case: Case, stack: Stack) -> dict[str, tuple[int, ...]]:
+    """The recomputations and offloads of a run that states neither: its stack's usual, else all it has."""
+    able, unfused = stack.capability, case.attention == "unfused"
+    if able.usual_recomputes:
+        names = (selective_of(name, unfused=unfused) for name in able.usual_recomputes)
+        return {"recompute": tuple(map(RECOMPUTES.index, names))}
+    found: dict[str, tuple[int, ...]] = {
+        "recompute": recompute_choices(case.graph, replace(stack, attention=case.attention))  # type: ignore[arg-type]
+    }
+    layers = layers_per_stage(case.graph, case.fixed.get("pp", (1,))[0])
+    some = tuple(sorted({EVERY_LAYER, *(round(layers * quarter / 4) for quarter in (1, 2, 3))}))
+    if able.recompute_layers != "every":
+        found["recompute_layers"] = some
+    if "offload" not in case.fixed and able.counts_offloaded_layers:
+        found |= {"offload": (0, OFFLOADS.index("activations")), "offload_layers": some}
+    return found
 
 
 def predict(
@@ -174,15 +219,36 @@ def predict(
     memory, needed = np.full(len(dataset.rows), np.nan), np.full(len(dataset.rows), np.nan)
     fits = np.zeros(len(dataset.rows), dtype=bool)
     chosen = np.zeros(len(dataset.rows), dtype=np.int64)
+    doubt = np.array([case.doubt if case else 1.0 for case in dataset.cases])
     for index in range(len(dataset.groups)) if groups is None else groups:
         group = dataset.groups[index]
         indices = list(group.indices)
         job = group_job(group, stack_of(group.stack), efficiency_of(group.case.cluster.device))
         result, best = _best_candidates(group, job)
-        step[indices], fits[indices], chosen[indices] = result.step_s[best], result.feasible[best], best
+        mean_s, wider = _over_precisions(group, result, best)
+        step[indices], fits[indices], chosen[indices] = mean_s, result.feasible[best], best
+        doubt[indices] *= wider
         needed[indices] = result.total_bytes[best]
         memory[indices] = as_reported(result, group.case.figure or job.stack.reports)[best]
-    return Predictions(step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen)
+    return Predictions(
+        step_s=step, memory_bytes=memory, needed_bytes=needed, fits=fits, chosen=chosen, doubt=doubt
+    )
+
+
+def _over_precisions(group: Group, result: Estimates, best: NDArray[np.int64]) -> tuple[Array, Array]:
+    """The time of each row, a mean where several precisions are possible, and how far they are apart."""
+    step_s, wider = result.step_s[best].copy(), np.ones(len(best))
+    ends = np.cumsum(group.counts)
+    for row, (end, count) in enumerate(zip(ends, group.counts, strict=True)):
+        own = slice(end - count, end)
+        precisions = np.unique(group.candidates.precision[own])
+        if len(precisions) == 1:
+            continue
+        fit, times = result.feasible[own], result.step_s[own]
+        each = [times[(group.candidates.precision[own] == one) & (fit | ~fit.any())] for one in precisions]
+        fastest = np.log([one.min() for one in each if len(one)])
+        step_s[row], wider[row] = np.exp(fastest.mean()), np.exp(np.ptp(fastest) / 2)
+    return step_s, wider
 
 
 def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:

@@ -48,6 +48,8 @@ _MOST = {
 _MOST_OF_OTHERS = 1e7
 _LEAST = 1e-9
 _OFFLOADED = re.compile(r"activations of ([0-9]{1,6}) layers to host")
+_OFFLOADED_SHARE = re.compile(r"activations ([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%(?: of each layer)? to host")
+_MISBUILT = 0.05  # relative difference of stated and built parameters from which a row is doubtful
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Case:
     fused_loss: bool | None = None
     is_eager: bool = False
     expandable_segments: bool = False
+    remarks: tuple[str, ...] = ()  # what is doubtful about it, each a reason for a wider range
+    doubt: float = 1.0  # by how much the range is wider on either side
 
 
 def parse_case(row: Row, own: Cluster | None = None) -> Case:
@@ -85,6 +89,7 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
     graph = _graph(row)
     _refuse_unmodelled(row)
     software = row_software(row, framework, graph.name)
+    remarks, doubt = _parameter_doubt(row, graph)
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
@@ -104,13 +109,27 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
         expandable_segments=software.expandable_segments,
+        remarks=remarks,
+        doubt=doubt,
     )
+
+
+def _parameter_doubt(row: Row, graph: Graph) -> tuple[tuple[str, ...], float]:
+    """A remark and a wider range where the model that was built is not of the size that the row states."""
+    stated = (_number(row, "params_b") or 0.0) * 1e9
+    if not stated:
+        return (), 1.0
+    ratio = parameters(graph) / stated
+    if abs(ratio - 1.0) <= _MISBUILT:
+        return (), 1.0
+    remark = f"{stated / 1e9:.3g}B parameters are stated, {parameters(graph) / 1e9:.3g}B were built"
+    return (remark,), max(ratio, 1.0 / ratio)
 
 
 def _refuse_unmodelled(row: Row) -> None:
     """Raise for a run that no strategy describes: parts of layers offloaded, or weights that are frozen."""
     offload = _text(row, "offload").lower()
-    if offload not in ("", "none") and not _OFFLOADED.fullmatch(offload):
+    if offload not in ("", "none") and not _OFFLOADED.fullmatch(offload) and not _moved_share(offload):
         raise _bad("offload", offload, "is not one of a strategy's")
     if "lora" in (workload := _text(row, "workload").lower()):
         raise _bad("workload", workload, "freezes weights, which is not predicted")
@@ -214,19 +233,35 @@ def _knobs(row: Row, devices: int, graph: Graph) -> dict[str, tuple[int, ...]]:
         if layers := _recomputed_layers(_text(row, "recompute_detail"), layer_count(graph)):
             fixed["recompute"] = (RECOMPUTES.index("full"),)
             fixed["recompute_layers"] = (layers,)
-    fixed |= _offload(row, layer_count(graph))
-    fixed["precision"] = (PRECISIONS.index(_precision(_text(row, "precision").lower())),)
+    fixed |= _offload(row, layer_count(graph), _known(fixed, "pp"))
+    if precision := _text(row, "precision").lower():
+        fixed["precision"] = (PRECISIONS.index(_precision(precision)),)
     return fixed
 
 
-def _offload(row: Row, layers: int) -> dict[str, tuple[int, ...]]:
-    """Activations of some layers on the host; that of the last one stays anyway."""
-    found = _OFFLOADED.fullmatch(_text(row, "offload").lower())
-    if found is None:
+def _moved_share(offload: str) -> re.Match[str] | None:
+    """The words of a row that moves a share of activations to the host."""
+    found = _OFFLOADED_SHARE.fullmatch(offload)
+    return found if found and float(found[1]) <= 100.0 else None
+
+
+def _offload(row: Row, layers: int, stages: int) -> dict[str, tuple[int, ...]]:
+    """Activations of some layers on the host; that of the last one stays anyway.
+
+    A share of the activations counts as that share of a stage's layers, as it moves as many bytes.
+    """
+    offload = _text(row, "offload").lower()
+    if share := _moved_share(offload):
+        layers = -(-layers // stages)
+        count = round(float(share[1]) / 100.0 * layers)
+        if count == 0:
+            return {}
+    elif found := _OFFLOADED.fullmatch(offload):
+        count = int(found[1])
+        if not 0 < count <= layers:
+            raise _bad("offload", found[0], f"the model has {layers} layers")
+    else:
         return {}
-    count = int(found[1])
-    if not 0 < count <= layers:
-        raise _bad("offload", found[0], f"the model has {layers} layers")
     moved = EVERY_LAYER if count >= layers - 1 else count
     return {"offload": (OFFLOADS.index("activations"),), "offload_layers": (moved,)}
 
@@ -288,9 +323,7 @@ def _selective(row: Row, graph: Graph) -> str:
 
 
 def _precision(text: str) -> str:
-    """The precision that a text names (`mxfp8`, `bf16-mixed`, `FP8 (current scaling)`), else bf16."""
-    if not text:
-        return "bf16"
+    """The precision that a text names (`mxfp8`, `bf16-mixed`, `FP8 (current scaling)`)."""
     for name in ("fp4", "fp8", "bf16", "fp16", "fp32"):
         if name in text:
             return name

@@ -21,7 +21,7 @@ CONSTANTS = Constants(
     efficiencies={"class": Efficiency(gemm=0.5), "hopper": Efficiency(gemm=0.625)},
     stacks={
         "generic": Stack(name="generic", pace=0.75),
-        "megatron-deepspeed": Stack(name="megatron-deepspeed", sequence_parallel=False),
+        "megatron-deepspeed": Stack(name="megatron-deepspeed", splits_logits=False),
     },
     intervals={"both": Interval(low=0.875, high=1.25), "neither": Interval(low=0.5, high=2.0)},
 )
@@ -48,7 +48,7 @@ def test_a_device_without_data_falls_back_to_its_family_then_to_all() -> None:
 
 def test_a_stack_without_data_borrows_and_says_so() -> None:
     borrowed = CONSTANTS.stack("deepspeed")
-    assert (borrowed.name, borrowed.basis, borrowed.sequence_parallel) == (
+    assert (borrowed.name, borrowed.basis, borrowed.splits_logits) == (
         "deepspeed",
         "megatron-deepspeed",
         False,

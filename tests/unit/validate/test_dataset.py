@@ -10,6 +10,9 @@ from tests.unit.validate.test_rows import ROW
 from trainwright.cluster.types import Device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.errors import BadInput
+from trainwright.plan.strategy import OFFLOADS, PRECISIONS
+from trainwright.stack.capability import Capability
+from trainwright.stack.load import capability_of, stack_entries
 from trainwright.validate.dataset import (
     build_dataset,
     candidates,
@@ -83,9 +86,35 @@ class TestDataset:
         )
 
     def test_stated_knobs_leave_few_candidates_and_open_ones_many(self) -> None:
-        stack = free_stack(usual_recomputes=("none",))
-        assert len(candidates(parse_case(ROW), stack)) == 1
-        assert len(candidates(parse_case(ROW | {"micro_batch": ""}), stack)) > 1
+        stack = free_stack(capability=Capability(usual_recomputes=("none",)))
+        stated = ROW | {"precision": "bf16"}
+        assert len(candidates(parse_case(stated), stack)) == 1
+        assert len(candidates(parse_case(stated | {"micro_batch": ""}), stack)) > 1
+
+    @pytest.mark.parametrize("name", stack_entries())
+    def test_what_a_row_leaves_out_is_as_the_stack_can_run_it(self, name: str) -> None:
+        able = capability_of(name)
+        blank = dict.fromkeys(("dp", "tp", "pp", "micro_batch", "recompute", "zero", "sequence_parallel"), "")
+        every = candidates(parse_case(ROW | blank), free_stack(capability=able))
+        assert set(every.zero) == {able.usual_zero} <= set(able.zeros)
+        assert all((getattr(every, axis) == 1).all() for axis in ("tp", "pp", "vpp") if axis not in able.axes)
+        assert able.sequence_parallel != "never" or not every.sp.any()
+        assert {OFFLOADS[each] for each in set(every.offload)} <= set(able.offloads)
+
+    def test_every_replica_has_a_microbatch(self) -> None:
+        row = ROW | {"dp": "", "tp": "", "pp": "", "micro_batch": "", "global_batch": "4"}
+        every = candidates(parse_case(row), free_stack())
+        assert (every.dp * every.micro_batch <= 4).all()
+
+    def test_a_precision_that_is_not_stated_is_each_in_use(self) -> None:
+        row = ROW | {"hardware": "H100-SXM-80GB"}
+        found = {PRECISIONS[each] for each in candidates(parse_case(row), free_stack()).precision}
+        assert found == {"bf16", "fp8"}
+        rows = (row, row | {"precision": "bf16"}, row | {"precision": "fp8"})
+        predictions = predict(build_dataset(rows, stack_of), stack_of, efficiency_of)
+        unknown, wide, narrow = predictions.step_s
+        assert unknown == pytest.approx(np.sqrt(wide * narrow))
+        assert predictions.doubt == pytest.approx([np.sqrt(wide / narrow), 1.0, 1.0])
 
     def test_every_candidate_uses_all_devices(self) -> None:
         every = candidates(parse_case(ROW | {"dp": "", "tp": "", "pp": "", "micro_batch": ""}), free_stack())

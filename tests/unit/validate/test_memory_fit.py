@@ -14,8 +14,8 @@ from trainwright.cost.load import Constants
 from trainwright.validate.dataset import Dataset, build_dataset, predict
 from trainwright.validate.memory_fit import fit_memory, leave_out_memory
 
-NANOTRON = Stack(name="nanotron", reports="reserved", usual_recomputes=("none",))
-ONEFLOW = Stack(name="oneflow", usual_recomputes=("none",))
+NANOTRON = Stack(name="nanotron", reports="reserved")
+ONEFLOW = Stack(name="oneflow")
 PRIOR = Constants(
     efficiencies={"class": perfect()},
     stacks={"generic": Stack(name="generic"), "nanotron": NANOTRON, "oneflow": ONEFLOW},
@@ -27,6 +27,7 @@ def layouts(framework: str, source: str, batches: Sequence[int] = (1, 2)) -> lis
         row(
             framework=framework, source=source, memory_gib="", dp=str(64 // tp), tp=str(tp),
             micro_batch=str(batch), global_batch=str(64 * batch), vocab=vocab, zero=zero,
+            recompute="none", precision="bf16",
         )
         for tp, batch, vocab, zero in product((1, 2, 4), batches, ("32000", "256000"), ("0", "1"))
     ]  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.errors import BadInput, UnknownName
 from trainwright.model.graph import parameters
-from trainwright.plan.strategy import OFFLOADS, PRECISIONS, RECOMPUTES
+from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.validate.rows import interconnect_bytes_per_s, parse_case
 
 ROW = {
@@ -121,8 +121,8 @@ def test_a_number_of_recomputed_layers_is_read() -> None:
     assert case.fixed["recompute_layers"] == (5,)
 
 
-def test_precision_is_sixteen_bit_unless_stated() -> None:
-    assert parse_case(ROW).fixed["precision"] == (PRECISIONS.index("bf16"),)
+def test_a_precision_is_known_only_if_stated() -> None:
+    assert "precision" not in parse_case(ROW).fixed
     assert parse_case(row(precision="FP8")).fixed["precision"] == (PRECISIONS.index("fp8"),)
 
 
@@ -221,7 +221,24 @@ def test_activations_of_a_number_of_layers_on_the_host_are_read() -> None:
         parse_case(row(offload="activations of 999 layers to host"))
 
 
-@pytest.mark.parametrize("text", ["activations 40 % to host", "optimizer 25%", "activations (fine-grained)"])
+def test_a_share_of_activations_is_that_share_of_a_stages_layers() -> None:
+    stages = int(ROW["pp"])
+    layers = -(-int(ROW["layers"]) // stages)
+    fixed = parse_case(row(offload="activations 50.0 % of each layer to host")).fixed
+    assert fixed["offload_layers"] == (round(layers / 2),)
+    assert parse_case(row(offload="activations 100 % to host")).fixed["offload_layers"] == (EVERY_LAYER,)
+    assert "offload" not in parse_case(row(offload="activations 0.1 % to host")).fixed
+
+
+def test_a_model_of_another_size_than_stated_is_doubtful() -> None:
+    billions = parameters(parse_case(ROW).graph) / 1e9
+    case = parse_case(row(params_b=str(10 * billions)))
+    assert case.doubt == pytest.approx(10.0, rel=0.05)
+    assert "parameters are stated" in case.remarks[0]
+    assert parse_case(row(params_b=str(billions))).remarks == ()
+
+
+@pytest.mark.parametrize("text", ["activations 140 % to host", "optimizer 25%", "activations (fine-grained)"])
 def test_parts_of_what_layers_keep_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="is not one of a strategy's"):
         parse_case(row(offload=text))
