@@ -71,10 +71,11 @@ class Compute:
         cast_s = 2.0 * groups * (m * k + m * n) / self.memory_bytes_per_s if narrow else 0.0
         # A weight gradient is added to the sum over microbatches: read and written.
         summed = 2.0 * self.job.stack.gradient_bytes
+        share = self.job.stack.routed_pace if op.kind == "grouped_matmul" else 1.0
         return OpTime(
-            forward_s=self.gemm_s(m, n, k, groups, dtype) + cast_s,
-            dgrad_s=self.gemm_s(m, k, n, groups, dtype) + cast_s,
-            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed),
+            forward_s=self.gemm_s(m, n, k, groups, dtype, share=share) + cast_s,
+            dgrad_s=self.gemm_s(m, k, n, groups, dtype, share=share) + cast_s,
+            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed, share=share),
             kernels=1 + (ROUTER_KERNELS if "experts" in op.output.dims else 0),
         )
 
@@ -92,8 +93,9 @@ class Compute:
         )
 
     def gemm_s(
-        self, m: float, n: float, k: float, groups: float, dtype: str, result_bytes: float | None = None
-    ) -> float:
+        self, m: float, n: float, k: float, groups: float, dtype: str, result_bytes: float | None = None,
+        share: float = 1.0,
+    ) -> float:  # fmt: skip
         """`groups` products of m×k by k×n: the best tile, dealt to compute units in waves.
 
         Of the last wave, half of what it leaves idle is charged.
@@ -108,10 +110,22 @@ class Compute:
                 waves = groups * ceil(m / rows) * ceil(n / columns) / units
                 charged = (ceil(waves) + max(waves, 1.0)) / 2.0
                 least = min(least, charged * units * 2.0 * rows * columns * (k + e.depth) / share)
-        compute_s = least / (device.peak(dtype) * self._gemm_efficiency(dtype) * self.job.stack.pace)
+        compute_s = least / (device.peak(dtype) * self._gemm_efficiency(dtype) * self.pace * share)
         written = width if result_bytes is None else result_bytes
         moved = groups * ((m * k + k * n) * width + m * n * written)
         return max(compute_s, moved / self.memory_bytes_per_s) + e.kernel_s
+
+    @property
+    def pace(self) -> float:
+        """What the software keeps of kernels' rates on this device, at this precision and in this release."""
+        stack, family = self.job.stack, self.job.cluster.device.family
+        kept = stack.pace
+        for name in (family, f"{family} {self.precision}"):
+            kept *= stack.family_levels.get(name, 1.0)
+        months = [each for each in sorted(stack.release_levels) if each <= (stack.release or each)]
+        if months or stack.release_levels:
+            kept *= stack.release_levels[months[-1] if months else min(stack.release_levels)]
+        return kept
 
     def _gemm_efficiency(self, dtype: str) -> float:
         """Share of the peak; a device without the dtype computes in 16 bit, with that efficiency."""
@@ -129,7 +143,7 @@ class Compute:
         width = sizes[op.inputs[0].dims[-1]] + sizes[op.output.dims[-1]]
         flops = 2.0 * sequences * queries * met * width
         waves = sequences * ceil(queries / 128) / device.compute_units
-        rate = device.peak(self.wide) * self.job.stack.pace * waves / (waves + 1.2)
+        rate = device.peak(self.wide) * self.pace * waves / (waves + 1.2)
         return OpTime(
             forward_s=flops / (rate * e.attention_forward) + e.kernel_s,
             dgrad_s=2.5 * flops / (rate * e.attention_backward) + e.kernel_s,
@@ -156,6 +170,8 @@ class Compute:
         else:
             touched = (*op.inputs, op.output, *op.extra_outputs)
             moved = sum(tensor_bytes(tensor, sizes, self.element_bytes) for tensor in touched)
+        if op.kind == "permute":
+            moved /= self.job.stack.routed_pace
         time_s = self.job.stack.traffic * moved / self.memory_bytes_per_s + self.job.efficiency.kernel_s
         return OpTime(
             forward_s=time_s,

@@ -51,6 +51,15 @@ class Efficiency:
     fabrics: Mapping[str, Fabric] = field(default_factory=lambda: DEFAULTS)  # of all networks, by name
 
 
+def level_at(levels: Mapping[str, float], release: str) -> float:
+    """The level of a release by month: its own, else of the last one before it, else of the first one."""
+    known = sorted(levels)
+    before = [each for each in known if not release or each <= release]
+    if before:
+        return levels[before[-1]]
+    return levels[known[0]] if known else 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """The software that runs the plan: its kernels and overheads, what it overlaps, what it keeps."""
@@ -58,6 +67,13 @@ class Stack:
     name: str
     attention: Literal["flash", "unfused"] = "flash"
     pace: float = 1.0  # share of the kernels' rate that is kept inside a training step
+    # Factors of the pace: by device family (`hopper`), and by family and precision (`hopper fp8`) ...
+    family_levels: Mapping[str, float] = field(default_factory=dict)
+    release_levels: Mapping[str, float] = field(default_factory=dict)  # ... and by month of release
+    # Share of the pace that grouped products and permutations of tokens keep, and its factors by month.
+    expert_pace: float = 1.0
+    expert_release_levels: Mapping[str, float] = field(default_factory=dict)
+    release: str = ""  # the month of the software, as `2026-02`; "": the newest that is known
     traffic: float = 1.0  # memory traffic of element-wise work, relative to one fused pass
     op_s: float = 8e-6  # host time to launch one operator
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
@@ -105,8 +121,19 @@ class Stack:
     fragmentation: float = 0.06  # of the allocated bytes
     expandable_segments: bool = False  # the allocator's segments grow: it loses less
     capability: Capability = ANY  # what it can run
+    scatter: float = 0.12  # deviation of the logarithm of measured over predicted time within a source
     runs: int = 0  # measured runs that the numbers rest on
     basis: str = "stack"
+
+    def pace_on(self, family: str, precision: str) -> float:
+        """The pace on a family of devices at a precision, of this release."""
+        level = self.family_levels.get(family, 1.0) * self.family_levels.get(f"{family} {precision}", 1.0)
+        return self.pace * level * level_at(self.release_levels, self.release)
+
+    @property
+    def routed_pace(self) -> float:
+        """The share of the pace that grouped products and permutations of tokens keep, in this release."""
+        return self.expert_pace * level_at(self.expert_release_levels, self.release)
 
     @property
     def live_logits_bytes(self) -> float:

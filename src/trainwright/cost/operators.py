@@ -62,8 +62,8 @@ class Machine:
         """Bytes of an activation element."""
         return DTYPE_BYTES[self.wide]
 
-    def matrix_unit(self, dtype: str) -> MatrixUnit:
-        """The matrix unit at one dtype."""
+    def matrix_unit(self, dtype: str, share: float = 1.0) -> MatrixUnit:
+        """The matrix unit at one dtype, at a share of the pace."""
         e = self.efficiency
         reached: float | Array = {"fp8": e.gemm_fp8, "fp4": e.gemm_fp4}.get(dtype, e.gemm)
         if reached != e.gemm:  # a device without the dtype works in 16 bit
@@ -72,12 +72,17 @@ class Machine:
             peak_flops_per_s=self.device.peak(dtype),
             memory_bytes_per_s=self.memory_bytes_per_s,
             units=self.device.compute_units,
-            efficiency=reached * self.stack.pace,  # type: ignore[arg-type]
+            efficiency=reached * self.pace * share,  # type: ignore[arg-type]
             depth=e.depth,
             tile_penalty=e.tile_penalty,
             overhead_s=e.kernel_s,
             buffer_bytes=self.buffer_bytes,
         )
+
+    @property
+    def pace(self) -> float:
+        """What the stack keeps of kernels' rates on this device."""
+        return self.stack.pace_on(self.device.family, self.precision)
 
     @property
     def buffer_bytes(self) -> float:
@@ -188,7 +193,7 @@ def _product_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array, Array]:
 def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     dtype = _product_dtype(op, machine)
     narrow = dtype != machine.wide
-    unit = machine.matrix_unit(dtype)
+    unit = machine.matrix_unit(dtype, _routed_share(op, machine.stack))
     size = DTYPE_BYTES[dtype]
     m, n, k, groups = _product_shape(op, sizes)
     cast_s = (m * k + m * n) * groups * 4.0 / machine.memory_bytes_per_s if narrow else np.zeros(1)
@@ -201,6 +206,11 @@ def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     )
 
 
+def _routed_share(op: Op, stack: Stack) -> float:
+    """What an operator keeps of the pace of others: work on routed tokens is slower than its shapes say."""
+    return stack.routed_pace if op.kind in ("grouped_matmul", "permute") else 1.0
+
+
 def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     if machine.stack.attention == "unfused":
         return _unfused_attention(op, sizes, machine)
@@ -209,7 +219,7 @@ def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     flops = 2.0 * rows * queries * _attended(op, sizes) * width
     # Blocks of 128 queries are dealt to compute units; few of them leave units idle at the end.
     waves = rows * np.ceil(queries / 128.0) / machine.device.compute_units
-    rate = machine.device.peak(machine.wide) * machine.stack.pace * waves / (waves + 1.2)
+    rate = machine.device.peak(machine.wide) * machine.pace * waves / (waves + 1.2)
     e = machine.efficiency
     return OpTime(
         forward_s=flops / (rate * e.attention_forward) + e.kernel_s,
@@ -292,7 +302,7 @@ def _lookup_backward_bytes(op: Op, sizes: Sizes, machine: Machine) -> Array:
 
 def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """Norms, element-wise work, gathers, permutations and the loss: memory traffic."""
-    moved = _moved(op, sizes, machine)
+    moved = _moved(op, sizes, machine) / _routed_share(op, machine.stack)
     time_s = machine.stack.traffic * moved / machine.memory_bytes_per_s + machine.efficiency.kernel_s
     if op.sparse:
         back = _lookup_backward_bytes(op, sizes, machine)

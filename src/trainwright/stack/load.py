@@ -14,7 +14,7 @@ from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
 
 _STACKS = Path(__file__).parents[1] / "catalog" / "stacks"
-_ENTRY_KEYS = ("name", "aliases", "forks", "description", "source", "constants", "capability")
+_ENTRY_KEYS = ("name", "aliases", "forks", "description", "source", "kin", "capability")
 _OWN = ("stack",)  # of Capability, set from the entry's name
 _NAMED = {
     "optimizers": OPTIMIZERS, "sharded_optimizers": OPTIMIZERS, "fsdp_optimizers": OPTIMIZERS,
@@ -25,7 +25,7 @@ _WRITTEN = {each.name: each for each in fields(Capability) if each.name not in _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackEntry:
-    """What the catalog says about a stack; `constants` names the stack whose numbers it may borrow.
+    """What the catalog says about a stack; `kin` names the one that its numbers start from in the fit.
 
     `forks` is software built on it that has no entry: it borrows both numbers and capability.
     `capability` is the newest release's; `releases` has every release by name, the newest first.
@@ -38,7 +38,7 @@ class StackEntry:
     releases: Mapping[str, Capability]
     aliases: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
-    constants: str = ""
+    kin: str = ""
 
 
 @cache
@@ -70,9 +70,9 @@ def stack_name(text: str) -> str:
 
 
 def kin_of(name: str) -> str:
-    """The stack whose numbers another one borrows while it has none of its own; empty if there is none."""
+    """The stack that another one's numbers start from, and stay at while it has no runs; empty if none."""
     if name in stack_entries():
-        return stack_entries()[name].constants
+        return stack_entries()[name].kin
     return next((entry.name for entry in stack_entries().values() if name in entry.forks), "")
 
 

@@ -1,71 +1,95 @@
-"""The fit of the constants of time to measured runs: few, physical, held to priors.
+"""The fit of the constants of time to measured runs: few, physical, each held to its parent.
 
-Those of links are not among them: `collective_fit` has them from collectives measured alone.
+Those of links are not among them: `collective_fit` has them from collectives measured alone. Devices start
+from published kernels (`kernel_rates`); how stacks, families, precisions and releases follow from each other
+is `hierarchy`.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from statistics import median
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from trainwright.cost.constants import Efficiency, Stack
-from trainwright.cost.load import Constants
-from trainwright.validate.dataset import Dataset, Predictions, measured
-from trainwright.validate.problem import (
-    Array,
-    Fit,
-    Mask,
-    Parameter,
-    Problem,
-    groups_of,
-    parameters_of,
-    row_weights,
-    set_apart,
-    solve_again,
-    sources,
-    unit_of,
-    with_values,
+from trainwright.cost.constants import Stack
+from trainwright.cost.load import PRIOR, Constants
+from trainwright.plan.strategy import PRECISIONS
+from trainwright.stack.load import kin_of
+from trainwright.validate.dataset import Dataset, measured, predict, stack_name
+from trainwright.validate.forked_map import forked_map
+from trainwright.validate.hierarchy import (
+    EFFICIENCY_SPREAD,
+    OPTIONAL_SPREAD,
+    STACK_SPREAD,
+    Hierarchy,
+    build_hierarchy,
+    nudged,
 )
+from trainwright.validate.problem import Array, Mask, groups_of, row_weights, sources, unit_of
+from trainwright.validate.robust_fit import SCALE, Linear, Say, fit, solve_linear
 
-# How far a constant may move from its prior: one standard deviation, of its logarithm where it is a rate,
-# of itself where it is a share (overlaps).
-EFFICIENCY_SPREAD: Mapping[str, float] = {
-    "gemm": 0.10, "gemm_fp8": 0.15, "gemm_fp4": 0.2, "attention_forward": 0.2, "attention_backward": 0.2,
-    "memory": 0.1,
+
+# What a group must have for its times to depend on a field: several ranks of an axis, or a precision.
+_NEEDS_AXIS = {
+    "tp_overlap": "tp", "tp_forward_overlap": "tp", "cp_overlap": "cp", "send_s": "pp", "pp_overlap": "pp",
+    "dp_overlap": "dp", "zero_overlap": "dp",
 }  # fmt: skip
-STACK_SPREAD: Mapping[str, float] = {
-    "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0,
-    "tp_overlap": 0.3, "dp_overlap": 0.3, "zero_overlap": 0.3, "pp_overlap": 0.3, "ep_overlap": 0.3,
-    "cp_overlap": 0.3, "interference": 0.1,
+_NEEDS_PRECISION = {
+    "fp8_ratio": [PRECISIONS.index("fp8"), PRECISIONS.index("fp4")], "fp4_ratio": [PRECISIONS.index("fp4")],
 }  # fmt: skip
-# Fitted only where the prior sets them.
-OPTIONAL_SPREAD: Mapping[str, float] = {
-    "pipeline_tp_s": 0.7, "pipeline_stall_s": 0.7, "zero_layer_s": 0.7, "outer_extra_s": 0.7,
-    "outer_share": 0.3,
-}  # fmt: skip
-SHARES = frozenset(name for name in STACK_SPREAD if name.endswith("overlap")) | {"interference"}
 
 
-def _parameters(dataset: Dataset, prior: Constants, rows: Mask) -> tuple[Parameter, ...]:
-    """Every constant that some of the chosen rows depend on."""
-    used: dict[tuple[str, str], None] = {}
-    for group in dataset.groups:
-        if rows[list(group.indices)].any():
-            used[("efficiency", unit_of(prior, group.case.cluster.device))] = None
-            if group.stack in prior.stacks:
-                used[("stack", group.stack)] = None
-    result: list[Parameter] = []
-    for kind, unit in used:
-        holder = prior.efficiencies[unit] if kind == "efficiency" else prior.stacks[unit]
-        result += parameters_of(kind, unit, holder, _spreads(holder), SHARES)
-    return tuple(result)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeModel:
+    """The step times of some rows as a function of the positions of a hierarchy."""
 
+    dataset: Dataset
+    hierarchy: Hierarchy
+    groups: tuple[int, ...]
+    target: Array
+    side: Array
+    weights: Array
+    scale: float = SCALE
 
-def _spreads(holder: Efficiency | Stack) -> Mapping[str, float]:
-    if isinstance(holder, Efficiency):
-        return EFFICIENCY_SPREAD
-    return {**STACK_SPREAD, **set_apart(holder, OPTIONAL_SPREAD)}
+    def logs(self, x: Array) -> Array:
+        """Logarithms of predicted step times."""
+        return self._logs(self.hierarchy.constants(x))
+
+    def jacobian(self, x: Array, logs: Array) -> Array:
+        """From one prediction per field: a row depends on that field of one stack or device only."""
+        constants = self.hierarchy.constants(x)
+        fields = (*EFFICIENCY_SPREAD, *STACK_SPREAD, *OPTIONAL_SPREAD)
+        slopes = forked_map(partial(self._slope, constants, logs), fields)
+        return self.hierarchy.jacobian(dict(zip(fields, slopes, strict=True)))
+
+    def _slope(self, constants: Constants, logs: Array, field: str) -> Array:
+        moved, steps = nudged(constants, field)
+        rows = self.hierarchy.rows
+        owners = rows.units if field in EFFICIENCY_SPREAD else rows.stacks
+        step = np.array([steps.get(owner, np.nan) for owner in owners])
+        groups = [index for index in self.groups if self._matters(index, constants, field)]
+        slope = (self._logs(moved, groups) - logs) / step
+        return np.where(np.isfinite(slope), slope, 0.0)
+
+    def _matters(self, index: int, constants: Constants, field: str) -> bool:
+        """Whether the times of a group can depend on a field at all; if not, it need not be predicted."""
+        group = self.dataset.groups[index]
+        if field in OPTIONAL_SPREAD:
+            plain = getattr(Stack(name=""), field)
+            return bool(getattr(constants.stack(group.stack), field) != plain)
+        if field in ("ep_overlap", "expert_pace"):
+            return "experts" in group.case.graph.sizes
+        if field in _NEEDS_AXIS:
+            return bool((getattr(group.candidates, _NEEDS_AXIS[field]) > 1).any())
+        if field in _NEEDS_PRECISION:
+            return bool(np.isin(group.candidates.precision, _NEEDS_PRECISION[field]).any())
+        return True
+
+    def _logs(self, constants: Constants, groups: Sequence[int] | None = None) -> Array:
+        used = self.groups if groups is None else groups
+        found = predict(self.dataset, constants.stack, constants.efficiency, used)
+        return np.log(found.step_s)
 
 
 def timed(dataset: Dataset) -> Mask:
@@ -73,47 +97,71 @@ def timed(dataset: Dataset) -> Mask:
     return np.isfinite(measured(dataset)["step_s"])
 
 
-def time_problem(dataset: Dataset, prior: Constants, rows: Mask) -> Problem:
-    """The problem of predicting the step times of some rows."""
-    return Problem(
-        dataset=dataset, prior=prior, parameters=_parameters(dataset, prior, rows),
-        groups=groups_of(dataset, rows), observe=_log_steps, target=np.log(measured(dataset)["step_s"]),
-        side=np.zeros(len(rows)), weights=row_weights(dataset, rows),
-    )  # fmt: skip
+def time_model(dataset: Dataset, prior: Constants, rows: Mask) -> TimeModel:
+    """The model of the step times of some rows."""
+    return TimeModel(
+        dataset=dataset,
+        hierarchy=build_hierarchy(dataset, prior, stated_fields(), rows),
+        groups=groups_of(dataset, rows),
+        target=np.log(measured(dataset)["step_s"]),
+        side=np.zeros(len(rows)),
+        weights=row_weights(dataset, rows),
+    )
 
 
-def _log_steps(predictions: Predictions, constants: Constants) -> Array:
-    return np.log(predictions.step_s)
+def stated_fields() -> Mapping[str, frozenset[str]]:
+    """The constants that the prior states of each stack: facts of its software, which it does not inherit."""
+    tables = tomllib.loads(PRIOR.read_text(encoding="utf-8"))["stack"]
+    return {name: frozenset(table) for name, table in tables.items()}
 
 
-def with_generic(constants: Constants, dataset: Dataset, rows: Mask) -> Constants:
-    """The constants with the generic stack at the median of the fitted ones, and their numbers of runs."""
+def with_forks(constants: Constants, dataset: Dataset) -> Constants:
+    """The constants with an entry for software in the rows that has none: its kin's."""
+    names = {stack_name(case) for case in dataset.cases if case} - set(constants.stacks)
+    stacks = {
+        name: replace(constants.stacks[kin], name=name)
+        for name in sorted(names)
+        if (kin := kin_of(name)) in constants.stacks
+    }
+    return replace(constants, stacks={**constants.stacks, **stacks})
+
+
+def fit_times(
+    dataset: Dataset, prior: Constants, rounds: int, say: Say, start: Array | None = None
+) -> tuple[TimeModel, Linear]:
+    """The positions that predict all measured times best."""
+    model = time_model(dataset, prior, timed(dataset))
+    say(f"{len(model.hierarchy.moves)} numbers of time, {int((model.weights > 0).sum())} runs")
+    first = np.zeros(len(model.hierarchy.moves)) if start is None else start
+    return model, fit(model, first, rounds, say)
+
+
+def with_runs(constants: Constants, dataset: Dataset, rows: Mask) -> Constants:
+    """The constants with the numbers of runs that devices and stacks rest on."""
     runs: dict[tuple[str, str], int] = {}
     for group in dataset.groups:
         count = int(rows[list(group.indices)].sum())
         for key in (("efficiency", unit_of(constants, group.case.cluster.device)), ("stack", group.stack)):
             runs[key] = runs.get(key, 0) + count
-    fitted = [s for name, s in constants.stacks.items() if runs.get(("stack", name)) and name != "generic"]
-    middle = {name: median(getattr(stack, name) for stack in fitted) for name in STACK_SPREAD}
-    stacks = {name: replace(s, runs=runs.get(("stack", name), 0)) for name, s in constants.stacks.items()}
-    stacks["generic"] = replace(stacks["generic"], runs=0, **middle)
+    stacks = {
+        name: replace(each, runs=0 if name == "generic" else runs.get(("stack", name), 0))
+        for name, each in constants.stacks.items()
+    }
     efficiencies = {
         unit: replace(e, runs=runs.get(("efficiency", unit), 0)) for unit, e in constants.efficiencies.items()
     }
     return replace(constants, efficiencies=efficiencies, stacks=stacks)
 
 
-def leave_out(dataset: Dataset, prior: Constants, whole: Fit, source: str) -> Constants:
-    """Constants of time fitted without one source; those of memory are the prior's.
+def leave_out(whole: TimeModel, near: Linear, source: str) -> Constants:
+    """Constants of time fitted without one source: from the linear model of the whole fit, then once more.
 
-    A stack that no other source has loses its numbers: it becomes generic in all that is fitted, prior
-    included, and keeps only what is not fitted (what it shards, how it cuts stages, what it can run).
+    Numbers that only that source's rows moved return to their parents'.
     """
-    rows = timed(dataset) & (sources(dataset) != source)
-    problem = time_problem(dataset, prior, rows)
-    x = solve_again(problem, whole)
-    constants = with_generic(with_values(prior, problem.parameters, x), dataset, rows)
-    plain = constants.stacks["generic"]
-    numbers = {name: getattr(plain, name) for name in (*STACK_SPREAD, *OPTIONAL_SPREAD)}
-    stacks = {name: s if s.runs else replace(s, **numbers) for name, s in constants.stacks.items()}
-    return replace(constants, stacks=stacks)
+    others = sources(whole.dataset) != source
+    rows = timed(whole.dataset) & others
+    model = replace(whole, weights=row_weights(whole.dataset, rows), groups=groups_of(whole.dataset, rows))
+    x = solve_linear(model, near, near.x)
+    corrected = Linear(x=x, logs=model.logs(x), jacobian=near.jacobian)
+    x = solve_linear(model, corrected, x, reach=1.0)
+    return with_runs(model.hierarchy.constants(x), whole.dataset, rows)

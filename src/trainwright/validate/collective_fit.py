@@ -22,6 +22,7 @@ from trainwright.cost.fabric import INNER, OUTER, Fabric
 from trainwright.cost.network import level_links
 from trainwright.validate.collective_rows import Measured
 from trainwright.validate.problem import Array
+from trainwright.validate.robust_fit import fit
 
 Fabrics = Mapping[str, Fabric]
 # How far the logarithm of a constant may move from its prior: one standard deviation. Hops are NCCL's own
@@ -30,9 +31,8 @@ SPREAD: Mapping[str, float] = {
     "share": 0.2, "reducing": 0.2, "start_s": 1.0, "latency_s": 1.0, "hop_s": 0.3,
 }  # fmt: skip
 _MOST_SHARE = 0.99
-_SCALE = 0.1  # residuals beyond this count linearly, as in Huber's loss
+_SCALE = 0.1  # logarithms that are further off count linearly
 _ROUNDS = 40
-_STUCK = 1e6
 _COLLECTIVES = {
     "all_reduce": all_reduce_s,
     "all_gather": all_gather_s,
@@ -102,8 +102,16 @@ def fit_fabrics(rows: Sequence[Measured], prior: Fabrics) -> Fabrics:
     """The fabrics that some rows crossed, fitted to them under the priors, and defaults for all others."""
     counts = _counts(rows)
     crossed = {unit: each for unit, each in prior.items() if unit in counts}
-    problem = _Problem(rows=tuple(rows), prior=crossed, asked=questions(rows), weights=_weights(rows))
-    fitted = problem.fabrics(_descend(problem))
+    asked = questions(rows)
+    times = np.full(len(rows), np.nan)
+    for question in asked:
+        times[list(question.at)] = question.time_s
+    problem = _Problem(
+        rows=tuple(rows), prior=crossed, asked=asked, weights=_weights(rows), target=np.log(times),
+        side=np.zeros(len(rows)),
+    )  # fmt: skip
+    start = np.zeros(len(problem.numbers))
+    fitted = problem.fabrics(fit(problem, start, _ROUNDS, lambda text: None).x)
     return with_defaults({unit: replace(each, rows=counts[unit]) for unit, each in fitted.items()})
 
 
@@ -115,6 +123,9 @@ class _Problem:
     prior: Fabrics
     asked: tuple[Question, ...]
     weights: Array
+    target: Array
+    side: Array
+    scale: float = _SCALE
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
@@ -131,55 +142,23 @@ class _Problem:
             for unit, each in self.prior.items()
         }
 
-    def residuals(self, x: Array, unit: str = "") -> Array:
-        """Logarithms of predicted over measured time; with a unit, 0 of rows whose network lacks it."""
-        fabrics, result = with_defaults(self.fabrics(x)), np.zeros(len(self.rows))
+    def logs(self, x: Array, unit: str = "") -> Array:
+        """Logarithms of predicted time; with a unit, of rows whose network has it, else not a number."""
+        fabrics, result = with_defaults(self.fabrics(x)), np.full(len(self.rows), np.nan)
         for question in self.asked:
             if not unit or unit in question.units:
-                at = list(question.at)
-                result[at] = np.log(seconds(question, fabrics) / question.time_s)
+                result[list(question.at)] = np.log(seconds(question, fabrics))
         return result
 
-    def cost(self, x: Array, residuals: Array) -> float:
-        """The objective: a robust loss of residuals, and squared distances from the priors."""
-        r = residuals / _SCALE
-        return float((self.weights * 2.0 * (np.sqrt(1.0 + r * r) - 1.0)).sum() + (x * x).sum())
-
-    def jacobian(self, x: Array, residuals: Array, delta: float = 0.02) -> Array:
+    def jacobian(self, x: Array, logs: Array, delta: float = 0.02) -> Array:
         """How each row moves with each number."""
         columns = []
         for index, (unit, _) in enumerate(self.numbers):
             moved = x.copy()
             moved[index] += delta
-            changed = self.residuals(moved, unit)
-            columns.append(np.where(changed == 0.0, 0.0, (changed - residuals) / delta))
+            change = (self.logs(moved, unit) - logs) / delta
+            columns.append(np.where(np.isfinite(change), change, 0.0))
         return np.stack(columns, axis=1)
-
-
-def _descend(problem: _Problem) -> Array:
-    """The best position: Gauss–Newton with re-weighting, where a step is taken only if it helps."""
-    x = np.zeros(len(problem.numbers))
-    residuals = problem.residuals(x)
-    cost, damping = problem.cost(x, residuals), 1e-2
-    for _ in range(_ROUNDS):
-        jacobian = problem.jacobian(x, residuals)
-        pull = problem.weights / np.sqrt(1.0 + (residuals / _SCALE) ** 2) / _SCALE**2
-        normal = jacobian.T @ (jacobian * pull[:, None]) + np.eye(len(x))
-        gradient = jacobian.T @ (pull * residuals) + x
-        while damping < _STUCK:
-            damped = normal + damping * np.diag(np.diag(normal))
-            tried = np.clip(x - np.linalg.solve(damped, gradient), -4.0, 4.0)
-            found = problem.residuals(tried)
-            if problem.cost(tried, found) < cost:
-                break
-            damping *= 8.0
-        else:
-            break
-        gained, cost = cost - problem.cost(tried, found), problem.cost(tried, found)
-        x, residuals, damping = tried, found, damping / 4.0
-        if gained < 1e-4 * cost:
-            break
-    return x
 
 
 def with_defaults(fabrics: Fabrics) -> Fabrics:

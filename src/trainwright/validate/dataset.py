@@ -41,6 +41,7 @@ EAGER_ACTIVATIONS = 1.2
 PUBLISHED = (
     Path(__file__).parents[1] / "catalog" / "published.csv"
 )  # a few hundred published runs, each cited
+UNDATED = "0"  # the month of a release that is not stated: before all that are known
 RAN = "ran"  # the outcome of a configuration of which nothing else is known
 REQUIRED = ("hardware", "gpus", "layers", "hidden", "heads", "seq_len")
 
@@ -259,6 +260,7 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
         attention=case.attention,  # type: ignore[arg-type]
         fused_loss=stack.fused_loss if case.fused_loss is None else case.fused_loss,
         expandable_segments=case.expandable_segments,
+        release=case.release or UNDATED,
         activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
     )
     stack = with_optimizer(stack, case.optimizer, case.grad_dtype)
@@ -310,6 +312,7 @@ def _group_key(case: Case) -> object:
         case.fused_loss,
         case.is_eager,
         case.expandable_segments,
+        case.release,
     )
 
 

@@ -1,21 +1,24 @@
-"""How predictions fare on sources that were left out of the fit, and the intervals that follow."""
+"""How predictions fare on sources that were left out of the fit, and the ranges that follow."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.load import Constants, Interval, rests_on
-from trainwright.validate.calibrate import leave_out
+from trainwright.cost.load import BASES, Constants, rests_on
+from trainwright.validate.calibrate import TimeModel, leave_out
 from trainwright.validate.dataset import Dataset, Predictions, measured, predict, stack_name
 from trainwright.validate.forked_map import forked_map
-from trainwright.validate.problem import Fit, Say, groups_of, sources
+from trainwright.validate.memory_fit import with_memory_of
+from trainwright.validate.problem import groups_of, sources
+from trainwright.validate.robust_fit import Linear, Say
 
 Array = NDArray[np.float64]
-_NARROWER = {"both": (), "device": ("both",), "stack": ("both",), "neither": ("device", "stack")}
-_INSIDE = 0.9
-_WIDER = 1.15  # on each side, for each thing that is not known
+_NARROWER = {"both": "", "device": "both", "stack": "both", "neither": "device"}
+_WIDER = 1.25  # for each thing that is not known, where no source says how much
+_WITHIN = 1.4826  # of a median absolute deviation, to a normal distribution's deviation
+_PRIOR_RUNS = 10.0  # as many runs as the scatter of all stacks counts for in that of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +36,20 @@ class HeldOut:
 
 
 def hold_out(
-    dataset: Dataset, outcomes: Dataset, without: Callable[[str], Constants], whole: Fit, say: Say
+    outcomes: Dataset, without: Callable[[str], Constants], model: TimeModel, near: Linear, say: Say
 ) -> HeldOut:
     """Predict each source by constants fitted to all others; `without` gives those of memory.
 
-    `outcomes` are the runs of the dataset, then the failures.
+    `outcomes` are the runs of the model's dataset, then the failures.
     """
+    dataset = model.dataset
     names, truth = sources(dataset), measured(dataset)["step_s"]
     every = sources(outcomes)
     ratio, basis = np.full(len(names), np.nan), [""] * len(names)
     memory, fits = np.full(len(every), np.nan), np.zeros(len(every), dtype=bool)
 
     def left_out(source: str) -> tuple[Constants, Predictions]:
-        constants = leave_out(dataset, without(source), whole, source)
+        constants = with_memory_of(leave_out(model, near, source), without(source))
         groups = groups_of(outcomes, every == source)
         return constants, predict(outcomes, constants.stack, constants.efficiency, groups)
 
@@ -66,38 +70,44 @@ def hold_out(
     return HeldOut(ratio=ratio, basis=tuple(basis), memory_bytes=memory, fits=fits)
 
 
-def intervals(dataset: Dataset, held: HeldOut) -> Mapping[str, Interval]:
-    """Nine-in-ten intervals by what a prediction rests on; less knowledge widens.
+def with_ranges(constants: Constants, dataset: Dataset, held: HeldOut) -> Constants:
+    """The constants with the deviations that ranges are made of.
 
-    Sources count alike: the next prediction is of another source, not of another run of the largest one.
+    Runs scatter within a source by a deviation of their stack's, shrunk to that of all stacks; a source's
+    level deviates by what is known of its stack and device. Medians, since both have heavy tails.
     """
-    names, basis = sources(dataset), np.array(held.basis)
-    result: dict[str, Interval] = {}
-    for kind, narrower in _NARROWER.items():
-        chosen = (basis == kind) & np.isfinite(held.ratio)
-        lows: list[float] = []
-        highs: list[float] = []
-        if chosen.any():
-            weights = np.array([1.0 / (chosen & (names == name)).sum() for name in names[chosen]])
-            low, high = _shortest(held.ratio[chosen], weights)
-            lows.append(low)
-            highs.append(high)
-        # Where less is known than of any run at hand, what was held out by chance must not narrow the range.
-        wider = _WIDER if narrower else 1.0
-        spread = [result[name] for name in narrower]
-        low = min([*lows, *(each.low / wider for each in spread)])
-        high = max([*highs, *(each.high * wider for each in spread)])
-        result[kind] = Interval(low=low, high=high)
+    logs, names = np.log(held.ratio), sources(dataset)
+    inner = logs.copy()
+    for name in set(names):
+        inner[names == name] -= np.nanmedian(logs[names == name]) if (names == name).any() else 0.0
+    several = np.array([np.isfinite(logs[names == name]).sum() > 1 for name in names])
+    inner = np.where(several, inner, np.nan)
+    own = np.array([stack_name(case) if case else "" for case in dataset.cases])
+    overall = _deviation(inner[np.isfinite(inner)])
+    stacks = {
+        name: replace(each, scatter=_shrunk(inner[(own == name) & np.isfinite(inner)], overall))
+        for name, each in constants.stacks.items()
+    }
+    return replace(constants, stacks=stacks, level_deviations=_level_deviations(logs, names, held))
+
+
+def _level_deviations(logs: Array, names: NDArray[np.str_], held: HeldOut) -> Mapping[str, float]:
+    basis = np.array(held.basis)
+    result: dict[str, float] = {}
+    for kind in BASES:
+        chosen = (basis == kind) & np.isfinite(logs)
+        levels = [np.median(logs[chosen & (names == name)]) for name in sorted(set(names[chosen]))]
+        found = float(np.sqrt(np.mean(np.minimum(np.square(levels), 0.25)))) if levels else 0.0
+        least = result[_NARROWER[kind]] * _WIDER if _NARROWER[kind] else 0.0
+        result[kind] = max(found, least)
     return result
 
 
-def _shortest(values: Array, weights: Array) -> tuple[float, float]:
-    """The shortest interval, by its logarithm, that holds nine tenths of the weight."""
-    order = np.argsort(values)
-    ordered, reached = values[order], np.cumsum(weights[order]) / weights.sum()
-    before = np.concatenate([[0.0], reached[:-1]])
-    ends = np.searchsorted(reached, before + _INSIDE - 1e-9)
-    starts = np.flatnonzero(ends < len(ordered))
-    widths = np.log(ordered[ends[starts]] / ordered[starts])
-    best = starts[np.argmin(widths)]
-    return float(ordered[best]), float(ordered[ends[best]])
+def _deviation(values: Array) -> float:
+    return float(_WITHIN * np.median(np.abs(values))) if len(values) else 0.0
+
+
+def _shrunk(values: Array, overall: float) -> float:
+    """The deviation of some runs, shrunk to that of all by how few they are."""
+    weight = len(values) / (len(values) + _PRIOR_RUNS)
+    return float(np.sqrt(weight * _deviation(values) ** 2 + (1.0 - weight) * overall**2))

@@ -3,27 +3,26 @@
 import argparse
 import sys
 import time
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from trainwright.cost.load import CALIBRATION, PRIOR, Constants, load_constants, save_constants
-from trainwright.errors import TrainwrightError, UnknownName
+from trainwright.errors import TrainwrightError
 from trainwright.output_file import save_text
 from trainwright.validate.accuracy import Evidence, render_accuracy
-from trainwright.validate.calibrate import OPTIONAL_SPREAD, STACK_SPREAD, time_problem, timed, with_generic
+from trainwright.validate.calibrate import fit_times, timed, with_forks, with_runs
 from trainwright.validate.collective_fit import judge_fabrics
 from trainwright.validate.collective_rows import load_collectives
 from trainwright.validate.dataset import Dataset, build_dataset, load_rows, predict
-from trainwright.validate.held_out import hold_out, intervals
+from trainwright.validate.held_out import hold_out, with_ranges
+from trainwright.validate.hierarchy import TIME_FIELDS
+from trainwright.validate.kernel_rates import with_kernel_rates
 from trainwright.validate.memory_check import hold_out_memory, render_memory_check
-from trainwright.validate.memory_fit import filled_shares, fit_memory, leave_out_memory, stacks_of
+from trainwright.validate.memory_fit import filled_shares, fit_memory, leave_out_memory, with_memory_of
 from trainwright.validate.memory_spread import memory_evidence, memory_spreads
-from trainwright.validate.problem import Say, solve, with_values
 from trainwright.validate.recipe_rows import tuned_recipe_rows
+from trainwright.validate.robust_fit import Say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,10 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "tables", type=Path, help="folder with runs_v2.csv, oom_v2.csv, gemm.csv and collectives.csv"
     )
-    parser.add_argument("--rounds", type=int, default=8, help="most steps of the fit (default 8)")
-    parser.add_argument(
-        "--start", type=Path, help="constants to start from, which saves time (default: the prior)"
-    )
+    parser.add_argument("--rounds", type=int, default=6, help="most rounds of the fit (default 6)")
     parser.add_argument("--out", type=Path, default=CALIBRATION, help="where the constants go")
     parser.add_argument(
         "--page", type=Path, default=Path("docs/accuracy.md"), help="where the tables of errors go"
@@ -49,48 +45,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--memory-only", action="store_true", help="fit what memory depends on and keep constants of time"
     )
-    parser.add_argument(
-        "--only-stacks",
-        nargs="+",
-        default=(),
-        help="fit the constants of time of these stacks and keep all others",
-    )
     options = parser.parse_args(arguments)
     try:
-        _run(options)
+        (calibrate_memory if options.memory_only else calibrate)(options)
     except TrainwrightError as error:
         print(f"calibrate: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run(options: argparse.Namespace) -> None:
-    if options.memory_only:
-        calibrate_memory(options)
-    elif options.only_stacks:
-        calibrate_stacks(options)
-    else:
-        calibrate(options)
-
-
 def calibrate(options: argparse.Namespace) -> None:
     """Fit the constants to the tables of a folder and write them, with the pages on their accuracy."""
-    tables, out, page = options.tables, options.out, options.page
-    start, say = load_constants(options.start) if options.start else None, _progress()
+    tables, out, page, say = options.tables, options.out, options.page, _progress()
     prior = load_constants(PRIOR)
     collectives = judge_fabrics(load_collectives(tables / "collectives.csv"), prior.fabrics)
     prior = replace(prior, fabrics=collectives.fabrics)
     say(f"{len(collectives.rows)} collectives on {len(collectives.fabrics)} fabrics")
+    prior = with_kernel_rates(prior, tables / "gemm.csv")
     dataset = build_dataset(load_rows(tables / "runs_v2.csv"), prior.stack)
     say(f"{len(dataset.rows)} runs in {len(dataset.groups)} groups")
     outcomes = build_dataset((*dataset.rows, *load_rows(tables / "oom_v2.csv")), prior.stack)
     bounds = build_dataset((*outcomes.rows, *tuned_recipe_rows()), prior.stack)
-    sized = fit_memory(bounds, prior, say, start)
-    rows = timed(dataset)
-    whole = solve(time_problem(dataset, sized, rows), options.rounds, say, start)
-    fitted = with_generic(with_values(sized, whole.parameters, whole.x), dataset, rows)
-    held = hold_out(dataset, outcomes, partial(leave_out_memory, bounds, prior, sized), whole, say)
-    fitted = replace(fitted, intervals=intervals(dataset, held))
+    sized = fit_memory(bounds, prior, say, load_constants(CALIBRATION))
+    model, near = fit_times(dataset, with_forks(sized, dataset), options.rounds, say)
+    fitted = with_runs(model.hierarchy.constants(near.x), dataset, timed(dataset))
+    held = hold_out(outcomes, partial(leave_out_memory, bounds, prior, sized), model, near, say)
+    fitted = with_ranges(fitted, dataset, held)
     constants = _with_spreads(bounds, prior, fitted, options.memory_page, say)
     save_constants(out, constants)
     evidence = Evidence(
@@ -107,40 +87,27 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def calibrate_memory(options: argparse.Namespace) -> None:
     """Fit the constants of memory and their spread again; those of time stay as they are."""
-    tables, say, known = options.tables, _progress(), load_constants(options.start or CALIBRATION)
+    tables, say, known = options.tables, _progress(), load_constants(CALIBRATION)
     prior = _timed_prior(known)
     outcomes = build_dataset(
         (*load_rows(tables / "runs_v2.csv"), *load_rows(tables / "oom_v2.csv"), *tuned_recipe_rows()),
         prior.stack,
     )
     say(f"{len(outcomes.rows)} runs, failures and recipes in {len(outcomes.groups)} groups")
-    fitted = fit_memory(outcomes, prior, say, known)
+    sized = fit_memory(outcomes, prior, say, known)
+    fitted = replace(with_memory_of(known, sized), memory_spreads=sized.memory_spreads)
     save_constants(options.out, _with_spreads(outcomes, prior, fitted, options.memory_page, say))
     say(f"wrote {options.out} and {options.memory_page}")
 
 
-def calibrate_stacks(options: argparse.Namespace) -> None:
-    """Fit the constants of time of some stacks from their priors; all others stay as they are."""
-    known, say, names = load_constants(options.start or CALIBRATION), _progress(), set(options.only_stacks)
-    for name in sorted(names - set(known.stacks)):
-        raise UnknownName("stack", name, known.stacks)
-    timed_prior = _timed_prior(known, names)
-    prior = replace(known, stacks={**known.stacks, **{name: timed_prior.stacks[name] for name in names}})
-    dataset = build_dataset(load_rows(options.tables / "runs_v2.csv"), prior.stack)
-    rows = timed(dataset) & np.isin(stacks_of(dataset), sorted(names))
-    problem = time_problem(dataset, prior, rows)
-    own = tuple(each for each in problem.parameters if each.kind == "stack")
-    found = solve(replace(problem, parameters=own), options.rounds, say)
-    save_constants(options.out, with_values(prior, own, found.x))
-    say(f"wrote {options.out}")
-
-
-def _timed_prior(known: Constants, without: Collection[str] = ()) -> Constants:
-    """The prior of memory, with constants of time that were fitted before, except for some stacks."""
-    prior, times = load_constants(PRIOR), (*STACK_SPREAD, *OPTIONAL_SPREAD, "runs")
-    stacks = dict(prior.stacks)
-    for name in (set(stacks) & set(known.stacks)) - set(without):
-        stacks[name] = replace(stacks[name], **{each: getattr(known.stacks[name], each) for each in times})
+def _timed_prior(known: Constants) -> Constants:
+    """The prior of memory, with the constants of time that were fitted before."""
+    stacks = {
+        name: replace(each, **{field: getattr(known.stacks[name], field) for field in TIME_FIELDS})
+        if name in known.stacks
+        else each
+        for name, each in load_constants(PRIOR).stacks.items()
+    }
     return replace(known, stacks=stacks)
 
 

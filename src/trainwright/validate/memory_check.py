@@ -11,7 +11,8 @@ from trainwright.cost.memory_risk import DEFAULT_RISK, MemorySpread
 from trainwright.validate.dataset import Dataset, failed, measured, outcome, predict, ran
 from trainwright.validate.memory_fit import bounded, filled_shares, leave_out_memory
 from trainwright.validate.memory_spread import fit_spread, memory_evidence
-from trainwright.validate.problem import Say, groups_of, sources
+from trainwright.validate.problem import groups_of, sources
+from trainwright.validate.robust_fit import Say
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from trainwright.cost.constants import Stack
 from trainwright.cost.load import GENERIC, Constants
+from trainwright.stack.load import kin_of
 from trainwright.validate.dataset import Dataset, Predictions, failed, measured, outcome, ran, stack_name
 from trainwright.validate.problem import (
     Array,
     Mask,
     Parameter,
     Problem,
-    Say,
     groups_of,
     parameters_of,
     row_weights,
@@ -24,6 +24,7 @@ from trainwright.validate.problem import (
     sources,
     with_values,
 )
+from trainwright.validate.robust_fit import Say, objective
 
 # How far a constant may move from its prior: one standard deviation of its logarithm, alike for all stacks.
 MEMORY_SPREAD: Mapping[str, float] = {
@@ -74,6 +75,16 @@ def leave_out_memory(dataset: Dataset, prior: Constants, whole: Constants, sourc
     return replace(result, stacks={**result.stacks, **lost})
 
 
+def with_memory_of(constants: Constants, memory: Constants) -> Constants:
+    """Constants of time with those of memory of other constants; a fork has its kin's."""
+    fields = (*MEMORY_SPREAD, *OPTIONAL_SPREAD, "gradient_bytes", "splits_logits")
+    stacks = {}
+    for name, each in constants.stacks.items():
+        known = memory.stacks.get(name) or memory.stacks[kin_of(name) or GENERIC]
+        stacks[name] = replace(each, **{field: getattr(known, field) for field in fields})
+    return replace(constants, stacks=stacks)
+
+
 def _fitted(
     dataset: Dataset, prior: Constants, rows: Mask, names: set[str], say: Say, start: Constants | None = None
 ) -> dict[str, Stack]:
@@ -83,7 +94,7 @@ def _fitted(
         problem = memory_problem(dataset, prior, rows & (stacks_of(dataset) == name), name)
         found = solve(problem, _ROUNDS, lambda text: None, start)
         result[name] = with_values(prior, found.parameters, found.x).stacks[name]
-        say(f"memory of {name}: objective {problem.cost(found.x, problem.logs(found.x)):.1f}")
+        say(f"memory of {name}: objective {objective(problem, found.x, problem.logs(found.x)):.1f}")
     return result
 
 

@@ -12,13 +12,10 @@ from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import Constants
 from trainwright.validate.dataset import Dataset, Predictions, predict
 from trainwright.validate.forked_map import forked_map
+from trainwright.validate.robust_fit import FARTHEST, SCALE, Say, fit
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Say = Callable[[str], None]
-_STEPS = 4  # with one set of derivatives
-_LITTLE, _ENOUGH = 1e-3, 0.01  # gains that end a set of steps, of the objective; and the fit, absolute
-_SCALE = 0.06  # residuals beyond this count linearly, as in Huber's loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +38,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The end of a fit: its parameters, their positions, and how predictions move with each."""
+    """The end of a fit: its parameters and their positions."""
 
     parameters: tuple[Parameter, ...]
     x: Array
-    jacobian: Array
 
 
 def parameters_of(
@@ -124,23 +120,13 @@ class Problem:
     target: Array
     side: Array
     weights: Array
+    scale: float = SCALE
 
     def logs(self, x: Array, groups: Sequence[int] | None = None) -> Array:
         """What is predicted for each observation; not a number outside of the groups."""
         constants = with_values(self.prior, self.parameters, x)
         used = self.groups if groups is None else groups
         return self.observe(predict(self.dataset, constants.stack, constants.efficiency, used), constants)
-
-    def residuals(self, logs: Array) -> Array:
-        """How far each observation is off; 0 if it is not asked for or on the right side."""
-        off = np.where(self.weights > 0, logs - self.target, 0.0)
-        return np.where(self.side * off < 0, 0.0, off)
-
-    def cost(self, x: Array, logs: Array) -> float:
-        """The objective: a robust loss of residuals, and squared distances from the priors."""
-        r = self.residuals(logs) / _SCALE
-        robust = 2.0 * (np.sqrt(1.0 + r * r) - 1.0)
-        return float((self.weights * robust).sum() + (x * x).sum())
 
     def jacobian(self, x: Array, logs: Array) -> Array:
         """One column per parameter; only groups that use its unit are predicted again."""
@@ -163,45 +149,14 @@ class Problem:
             return group.stack == parameter.unit
         return unit_of(self.prior, group.case.cluster.device) == parameter.unit
 
-    def step(self, x: Array, logs: Array, jacobian: Array, damping: float) -> Array:
-        """The damped Gauss–Newton step."""
-        r = self.residuals(logs)
-        pulls = (self.side == 0) | (r != 0)
-        weight = pulls * self.weights / np.sqrt(1.0 + (r / _SCALE) ** 2) / _SCALE**2
-        weighted = jacobian * weight[:, None]
-        normal = jacobian.T @ weighted + np.eye(len(x))
-        normal += damping * np.diag(np.diag(normal))
-        return np.asarray(np.linalg.solve(normal, -(weighted.T @ r) - x))
-
 
 def solve(problem: Problem, rounds: int, say: Say, start: Constants | None = None) -> Fit:
     """Numbers that predict the observations best under a robust loss and the priors.
 
-    Gauss–Newton with re-weighting: an observation that is far off counts less, and a step is taken only if
-    it lowers the objective. Derivatives cost most, so each round takes steps with the same ones until they
-    bring little. It starts from the priors, or from other constants, which saves rounds if they are near.
+    It starts from the priors, or from other constants, which saves rounds if they are near.
     """
     x = np.zeros(len(problem.parameters)) if start is None else _positions(problem.parameters, start)
-    logs = problem.logs(x)
-    cost, damping = problem.cost(x, logs), 1e-2
-    jacobian = problem.jacobian(x, logs)
-    for number in range(rounds):
-        before = cost
-        for _ in range(_STEPS):
-            tried = np.clip(x + problem.step(x, logs, jacobian, damping), -4.0, 4.0)
-            tried_logs = problem.logs(tried)
-            gained = cost - problem.cost(tried, tried_logs)
-            if gained > 0:
-                x, logs, cost, damping = tried, tried_logs, cost - gained, damping / 5
-            else:
-                damping *= 10
-            if 0 < gained < _LITTLE * cost:
-                break
-        say(f"round {number + 1}: objective {cost:.1f}")
-        if before - cost < max(1e-4 * cost, _ENOUGH):
-            break
-        jacobian = problem.jacobian(x, logs)
-    return Fit(parameters=problem.parameters, x=x, jacobian=jacobian)
+    return Fit(parameters=problem.parameters, x=fit(problem, x, rounds, say).x)
 
 
 def _positions(parameters: Sequence[Parameter], constants: Constants) -> Array:
@@ -216,17 +171,4 @@ def _positions(parameters: Sequence[Parameter], constants: Constants) -> Array:
             result[index] = (value - parameter.prior) / parameter.spread
         elif value > 0 and parameter.prior > 0:
             result[index] = np.log(value / parameter.prior) / parameter.spread
-    return np.clip(result, -4.0, 4.0)
-
-
-def solve_again(problem: Problem, whole: Fit) -> Array:
-    """Positions of a problem that asks for less than a solved one.
-
-    The solved one is the start and lends its derivatives; three steps suffice, as few numbers move far.
-    """
-    where = [whole.parameters.index(parameter) for parameter in problem.parameters]
-    jacobian = np.where(problem.weights[:, None] > 0, whole.jacobian[:, where], 0.0)
-    x = whole.x[where]
-    for _ in range(3):
-        x = np.clip(x + problem.step(x, problem.logs(x), jacobian, 1e-3), -4.0, 4.0)
-    return x
+    return np.clip(result, -FARTHEST, FARTHEST)

@@ -25,7 +25,7 @@ from trainwright.plan.recompute_policies import (
 from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.search.space import layer_count
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
-from trainwright.validate.row_software import row_software
+from trainwright.validate.row_software import release_date, row_software
 
 Row = Mapping[str, str]
 
@@ -74,6 +74,7 @@ class Case:
     fused_loss: bool | None = None
     is_eager: bool = False
     expandable_segments: bool = False
+    release: str = ""  # the month of its software, as `2025-06`; "": not stated
     remarks: tuple[str, ...] = ()  # what is doubtful about it, each a reason for a wider range
     doubt: float = 1.0  # by how much the range is wider on either side
 
@@ -109,6 +110,7 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
         expandable_segments=software.expandable_segments,
+        release=release_date(_text(row, "release")),
         remarks=remarks,
         doubt=doubt,
     )
