@@ -84,7 +84,7 @@ async function unpacked(text) {
   }
   return new Blob(parts).text();
 }
-const OPTIMIZERS = ["adamw", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
+const OPTIMIZERS = ["adamw", "adamw-mu-bf16", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
 async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
@@ -294,6 +294,7 @@ async function planPage(question) {
 }
 function planAnswer(found, question, signal, more) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
+  question = { ...question, optimizer: found.optimizer || question.optimizer || "", grad_dtype: found.grad_dtype || question.grad_dtype || "" }; // of its plans, which may be a recipe's
   const stage = el("section", { id: "stages" });
   const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, variants: each.variants ?? 1, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
   const columns = [
