@@ -237,6 +237,7 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "stack": job.stack.name,
         "optimizer": job.stack.optimizer.name if job.stack.optimizer else None,
         "grad_dtype": job.stack.grad_dtype or None,
+        "expert_imbalance": job.stack.stated_imbalance or None,
         "state_of_recipe": answer.taken,
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
         "anchor": answer.request.anchor,

@@ -168,6 +168,7 @@ def _fields(value: Efficiency | Stack | Fabric | Interval | MemorySpread) -> dic
         "capability",
         "optimizer",
         "grad_dtype",
+        "stated_imbalance",
         "fused_loss",
         "expandable_segments",
         "kernels",
