@@ -44,11 +44,14 @@ class RecipePlan:
     differences: tuple[str, ...]
     unexpressed: tuple[UnexpressedSetting, ...]
     is_candidate: bool
-    is_same_case: bool  # the question's software, device, device count, sequence length and precision
 
 
-def recipe_plans(question: Question) -> Iterator[RecipePlan]:
-    """The recipes that are close enough and plans for a question, the nearest first."""
+def recipe_plans(question: Question, *, same_case: bool = False) -> Iterator[RecipePlan]:
+    """The recipes that are close enough and plans for a question, the nearest first.
+
+    With `same_case`, only those of the question's software, device, device count, sequence length and
+    precision.
+    """
     job = question.job
     model = _catalog_model(job.graph)
     if not model:
@@ -60,7 +63,7 @@ def recipe_plans(question: Question) -> Iterator[RecipePlan]:
         global_batch=question.batches[0] if len(question.batches) == 1 else None,
     )  # fmt: skip
     for match in ranked_recipes(case):
-        if not is_close(match.recipe, case):
+        if not is_close(match.recipe, case) or (same_case and not is_same_case(match.recipe, case)):
             continue
         try:
             found = strategy_of(match.recipe, job.cluster.count)
@@ -73,7 +76,6 @@ def recipe_plans(question: Question) -> Iterator[RecipePlan]:
             yield RecipePlan(
                 recipe=match.recipe, strategy=strategy, differences=match.differences,
                 unexpressed=found.unexpressed, is_candidate=_is_allowed(question, strategy),
-                is_same_case=is_same_case(match.recipe, case),
             )  # fmt: skip
 
 

@@ -100,8 +100,8 @@ def recipe_rivals(question: Question) -> Iterator[RecipeRival]:
     stack, family = question.job.stack, question.job.cluster.device.family
     if stack.optimizer or stack.grad_dtype:
         return
-    for each in recipe_plans(question):
-        if not (each.is_same_case and each.is_candidate):
+    for each in recipe_plans(question, same_case=True):
+        if not each.is_candidate:
             continue
         filled = fill_defaults(each.recipe, load_entry(each.recipe.model).architecture)[0]
         options = state_options(filled, stack)

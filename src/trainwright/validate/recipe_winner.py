@@ -137,9 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _count(name: str, checked: Sequence[WinnerCheck]) -> int:
     """How many first plans are slower than the recipe in a state; printed with how many are compared."""
     allowed = sum(getattr(each, name).is_allowed for each in checked)
-    slower = sum(each.is_slower(getattr(each, name)) for each in checked)
-    print(f"{_STATES[name]}: {allowed} recipes within the limit, {slower} first plans slower")
-    return slower
+    slower = [each for each in checked if each.is_slower(getattr(each, name))]
+    over = sum(not each.own.is_allowed for each in slower)
+    without = (
+        f" ({over} of these recipes are over the limit without them)" if name == "whole" and slower else ""
+    )
+    print(f"{_STATES[name]}: {allowed} recipes within the limit, {len(slower)} first plans slower{without}")
+    return len(slower)
 
 
 def _line(each: WinnerCheck) -> str:
