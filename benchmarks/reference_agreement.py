@@ -54,11 +54,12 @@ class Question:
     global_batch: int
     optimizer: str = ""
     grad_dtype: str = ""
+    expert_imbalance: float = 0.0  # 0: the stack's own
 
     def __str__(self) -> str:
-        stated = " ".join(
-            each for each in (self.optimizer, self.grad_dtype and f"{self.grad_dtype} gradients") if each
-        )
+        imbalance = f"imbalance {self.expert_imbalance:g}" if self.expert_imbalance else ""
+        gradients = self.grad_dtype and f"{self.grad_dtype} gradients"
+        stated = " ".join(filter(None, (self.optimizer, gradients, imbalance)))
         return f"{self.model} on {self.cluster} with {self.stack}{stated and ', '}{stated}"
 
 
@@ -82,7 +83,7 @@ QUESTIONS = (
     _question("qwen3-4b", "a100:60", "nanotron", 4096, 120, "", "fp32"),
     _question("gpt2-xl", "mi300x:24", "deepspeed", 1024, 96, "adamw-8bit"),
     _question("gemma-2-9b", "tpu-v4:64", "maxtext", 4096, 128),
-    _question("mixtral-8x7b", "h100:64", "megatron-core", 4096, 128),
+    replace(_question("mixtral-8x7b", "h100:64", "megatron-core", 4096, 128), expert_imbalance=1.5),
     _question("gpt-oss-20b", "gh200:24", "torchtitan", 4096, 96, "muon"),
     _question("qwen3-30b-a3b", "tpu-v5e:64", "maxtext", 4096, 64),
     _question("deepseek-v2-lite", "a100:32", "deepspeed", 4096, 96),
@@ -127,6 +128,7 @@ def build_job(question: Question) -> Job:
     else:
         stack = constants.stack(question.stack)
     stack = with_optimizer(stack, question.optimizer, question.grad_dtype)
+    stack = replace(stack, stated_imbalance=question.expert_imbalance)
     return Job(
         graph=build_graph(load_model(question.model)), cluster=cluster, stack=stack,
         efficiency=constants.efficiency(cluster.device), seq=question.seq, global_batch=question.global_batch,

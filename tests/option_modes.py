@@ -21,6 +21,7 @@ _SUBJECT = {
     "--batch": "256", "--batch-tokens": "32768", "--batch-tolerance": "20%", "--seq": "64",
     "--change": "compute=0.5", "--stack": "generic", "--cost": "roofline",
     "--runs": str(FOLDER / "own_runs.csv"), "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16",
+    "--expert-imbalance": "1.5",
 }  # fmt: skip
 _PLAN = {
     **_SUBJECT, "--batch-range": "8:16", "--precision": "fp16", "--objective": "energy", "--fix": "pp=1",
@@ -68,6 +69,7 @@ PLANS = (
 )
 SIMULATIONS = (
     _simulate("strategy", DENSE, SITES, "dp4", "mb64"),
+    _simulate("experts", MIXTURE, SITES, "dp4", "ep2", "mb16"),
     _simulate("named-plan", DENSE, SITES, "co-shard", "tp=2", "chunks=2", "micro_batch=64"),
     _simulate("plan-file", DENSE, SITES, str(FOLDER / "dense.plan")),
     _simulate(

@@ -7,6 +7,7 @@ _ADVISE = {
     "--model": MIXTURE, "--batch": "16", "--seq": "64", "--stack": "generic", "--cost": "roofline",
     "--json": "answer.json", "--micro-batch": "2", "--precision": "fp16", "--vocab": "512", "--set": "GBS=16",
     "--optimizer": "precision-aware-bf16", "--grad-dtype": "bf16", "--oom-risk": "20%", "--headroom": "30%",
+    "--expert-imbalance": "1.5",
 }  # fmt: skip
 
 
@@ -17,6 +18,7 @@ def _advise(name: str, *words: str, **samples: str) -> CommandMode:
 
 ADVICE = (
     _advise("strategy", "dp4", "h100:4", "--model", DENSE),
+    _advise("experts", "dp4 ep2", "h100:4", "--model", MIXTURE, model=DENSE),
     _advise("script", str(FOLDER / "train.sh"), "h100:4"),
     _advise("torchtitan", str(FOLDER / "titan.toml"), "h100:4", model="llama2-7b", vocab="32000"),
     _advise("deepspeed", str(FOLDER / "deepspeed.json"), "h100:2", "--model", DENSE, micro_batch="4"),

@@ -16,10 +16,10 @@ from tests.constant_profile import constant_profile
 
 # Slow functions of plan and simulate, by the module that calls them: equal arguments have equal results.
 _PURE = (
-    ("trainwright.cli.answer", "find_plans"), ("trainwright.cli.answer", "what_if"),
+    ("trainwright.cli.answer", "find_with_recipe"), ("trainwright.cli.answer", "what_if"),
     ("trainwright.cli.answer", "find_front"), ("trainwright.cli.answer", "find_families"),
     ("trainwright.cli.answer", "batch_limit"), ("trainwright.cli.chosen_batch", "choose_batch"),
-    ("trainwright.cli.sizing", "find_winner"), ("trainwright.cli.sizing", "batch_limit"),
+    ("trainwright.cli.sizing", "find_recipe_winner"), ("trainwright.cli.sizing", "batch_limit"),
     ("trainwright.cli.flexible", "find_flexible"), ("trainwright.cli.plan_islands", "find_winner"),
     ("trainwright.cli.plan_islands", "find_apart"), ("trainwright.cli.plan_islands", "lower"),
     ("trainwright.cli.plan_tables", "lay_instances"), ("trainwright.cli.simulate_islands", "simulate_apart"),

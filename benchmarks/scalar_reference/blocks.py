@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from scalar_reference.operators import Compute, attention_keys, size_of, tensor_bytes
+from scalar_reference.operators import Compute, OpTime, attention_keys, size_of, tensor_bytes
 from scalar_reference.recomputation import repeated_work, results
 from trainwright.estimate.types import Job
 from trainwright.model.graph import Block, Op, Segment, Tensor, query_dim, query_groups, segment_sizes
@@ -113,6 +113,13 @@ def model_work(job: Job, strategy: Strategy) -> ModelWork:
     )
 
 
+def expert_slowdown(job: Job, strategy: Strategy) -> float:
+    """A stated imbalance above the stack's own makes ranks that exchange tokens slower in proportion."""
+    if strategy.ep == 1:
+        return 1.0
+    return max(1.0, job.stack.stated_imbalance / job.stack.expert_imbalance)
+
+
 def block_work(job: Job, strategy: Strategy, segment: Segment) -> BlockWork:
     """One block of a segment."""
     return _BlockOnDevice(
@@ -176,7 +183,7 @@ class _BlockOnDevice:
         total, passes = BlockWork(), self.job.graph.passes
         for op in self.block.ops:
             sizes = by_region[op.region if op.region in ("sequence", "experts") else "others"]
-            time = self.compute.op_time(op, sizes)
+            time = self._op_time(op, sizes)
             forward_s = passes * time.forward_s
             if op.kind == "attention":
                 one = BlockWork(attention_forward_s=forward_s, attention_backward_s=time.dgrad_s)
@@ -188,6 +195,17 @@ class _BlockOnDevice:
                 one = BlockWork(memory_bound_forward_s=forward_s, memory_bound_backward_s=time.dgrad_s)
             total = total.plus(replace(one, kernels=time.kernels))
         return total
+
+    def _op_time(self, op: Op, sizes: dict[str, float]) -> OpTime:
+        """Of an operator; of experts, on the rank with most routed tokens, which permutes but its own."""
+        time = self.compute.op_time(op, sizes)
+        if op.region != "experts" or op.kind == "permute":
+            return time
+        slower = expert_slowdown(self.job, self.strategy)
+        return OpTime(
+            forward_s=slower * time.forward_s, dgrad_s=slower * time.dgrad_s, wgrad_s=slower * time.wgrad_s,
+            kernels=time.kernels,
+        )  # fmt: skip
 
     def _recomputation(self, by_region: dict[str, dict[str, float]], hidden: float) -> dict[str, float]:
         """What is kept for backward, and what modules repeat."""
@@ -212,7 +230,7 @@ class _BlockOnDevice:
     def _repeated_s(self, op: Op, freed: frozenset[str], by_region: dict[str, dict[str, float]]) -> float:
         """Of an operator that makes some of its results again, their share of its forward."""
         sizes = by_region[op.region if op.region in ("sequence", "experts") else "others"]
-        forward_s = self.compute.op_time(op, sizes).forward_s
+        forward_s = self._op_time(op, sizes).forward_s
         elements = {each.name: tensor_bytes(each, sizes, 1.0) for each in results(op)}
         made = sum(elements[name] for name in freed) if freed else sum(elements.values())
         return forward_s * made / sum(elements.values())
@@ -282,7 +300,9 @@ class _BlockOnDevice:
         width = self.compute.element_bytes
         if tensor.element == "activation":
             width = self._saved_width_bytes(tensor.name, repeated)
-        fullest = self.job.stack.expert_imbalance if "top_k" in tensor.dims else 1.0
+        stack = self.job.stack
+        imbalance = stack.stated_imbalance or stack.expert_imbalance
+        fullest = imbalance if "top_k" in tensor.dims else 1.0
         return fullest * tensor_bytes(tensor, self.sizes(region), width) / shared
 
     def _saved_width_bytes(self, name: str, repeated: set[str]) -> float:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scalar_reference.blocks import BlockWork
+from scalar_reference.blocks import BlockWork, expert_slowdown
 from scalar_reference.collectives import Placement
 from trainwright.estimate.types import Job
 from trainwright.plan.strategy import Strategy
@@ -32,6 +32,7 @@ def part_time(
     cp_back_s = cp_s if s.cp_kind == "ulysses" else 2.0 * cp_s
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
     ep_s = expert_parallel_s(s, placement, work, copies) * (1.0 - stack.ep_overlap * on)
+    ep_s *= expert_slowdown(job, s)
     host_s = stack.op_s * (work.kernels + (2.0 * work.tp_sums if s.tp > 1 else 0.0))
     ring = s.cp_kind == "ring"
     hidden = stack.cp_overlap * on if ring else 0.0  # share of a ring that overlaps attention

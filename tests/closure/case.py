@@ -9,12 +9,14 @@ from trainwright.cli.command_parser import parse_command
 from trainwright.cli.configured import legality_notes, parse_configured, parse_job
 from trainwright.cli.export import text_of
 from trainwright.cli.request import parse_request
+from trainwright.cost.constants import Stack
 from trainwright.errors import TrainwrightError
+from trainwright.estimate.types import Job
 from trainwright.export.canonical import canonical
 from trainwright.model.features import model_features
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import Strategy
-from trainwright.search.find import find_plans
+from trainwright.search.recipe_search import find_with_recipe
 from trainwright.stack.capability import Capability, missing_features
 from trainwright.stack.load import capability_of, stack_entries
 
@@ -42,6 +44,7 @@ class ClosureCase:
     model: str
     cluster: str
     stack: str
+    options: tuple[str, ...] = ()  # further ones
 
     @property
     def capability(self) -> Capability:
@@ -49,7 +52,7 @@ class ClosureCase:
         return capability_of(self.stack)
 
     def __str__(self) -> str:
-        return f"{self.model} {self.cluster} {self.stack}"
+        return " ".join((self.model, self.cluster, self.stack, *self.options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,28 +100,24 @@ Validity = Callable[[str, str], list[str] | None]
 
 def run_case(case: ClosureCase, invalid: Validity | None = None) -> ClosureResult:
     """The case by the functions behind `trainwright plan`, `export` and `advise`."""
-    words = [case.model, case.cluster, "--stack", case.stack, "--top", str(TOP)]
+    words = [case.model, case.cluster, "--stack", case.stack, "--top", str(TOP), *case.options]
     try:
-        question = parse_request(parse_command("plan", words, asked="plan")).question
-        found = find_plans(question)
+        search = find_with_recipe(parse_request(parse_command("plan", words, asked="plan")).question)
     except TrainwrightError as error:
         return ClosureResult(case=case, failures=(f"{case}: plan: {error}",))
+    found, job = search.found, replace(search.question.job, global_batch=search.question.batches[0])
     result = ClosureResult(case=case, plans=min(TOP, len(found.best)))
     for index in range(result.plans):
-        result = _followed(
-            result, found.best.strategies[index], question.job.seq, question.batches[0], invalid
-        )
+        result = _followed(result, found.best.strategies[index], job, invalid)
     return result
 
 
-def _followed(
-    result: ClosureResult, strategy: Strategy, seq: int, batch: int, invalid: Validity | None
-) -> ClosureResult:
+def _followed(result: ClosureResult, strategy: Strategy, job: Job, invalid: Validity | None) -> ClosureResult:
     """The result with one more plan exported and read back."""
     case = result.case
     label = f"{case}: {strategy}"
     try:
-        text = exported(case, strategy, seq, batch)
+        text = exported(case, strategy, job)
     except TrainwrightError as error:
         return replace(result, failures=(*result.failures, f"{label}: export: {error}"))
     result = replace(result, exported=result.exported + 1)
@@ -127,20 +126,28 @@ def _followed(
         result = replace(result, failures=(*result.failures, f"{label}: arguments: {'; '.join(unknown)}"))
     elif unknown is not None:
         result = replace(result, valid=result.valid + 1)
-    wrong = list(differences(case, text, strategy, seq, batch))
+    wrong = list(differences(case, text, strategy, job))
     if wrong:
         return replace(result, failures=(*result.failures, f"{label}: advise: {'; '.join(wrong)}"))
     return replace(result, read_back=result.read_back + 1)
 
 
-def exported(case: ClosureCase, strategy: Strategy, seq: int, batch: int) -> str:
+def exported(case: ClosureCase, strategy: Strategy, job: Job) -> str:
     """What `trainwright export` writes for a plan, to its own stack."""
+    optimizer, grad_dtype = state_of(job.stack)
     words = [str(strategy), "--to", case.capability.target, "--model", case.model, "--cluster", case.cluster]
-    words += ["--batch", str(batch), "--seq", str(seq)]
+    words += ["--batch", str(job.global_batch), "--seq", str(job.seq)]
+    words += ["--optimizer", optimizer] if optimizer else []
+    words += ["--grad-dtype", grad_dtype] if grad_dtype else []
     return text_of(parse_command("export", words, asked="export"))[1]
 
 
-def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batch: int) -> Iterator[str]:
+def state_of(stack: Stack) -> tuple[str, str]:
+    """Optimizer and gradient dtype as options state them; empty where they are the stack's own."""
+    return stack.optimizer.name if stack.optimizer else "", stack.grad_dtype
+
+
+def differences(case: ClosureCase, text: str, strategy: Strategy, job: Job) -> Iterator[str]:
     """What `trainwright advise` reads from an export otherwise than it was."""
     target = case.capability.target
     with tempfile.TemporaryDirectory() as folder:
@@ -148,19 +155,21 @@ def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batc
         path.write_text(text, encoding="utf-8")
         words = [str(path), case.cluster]
         words += ["--model", case.model] if target in MODEL_ELSEWHERE else []
-        words += ["--seq", str(seq)] if target in ("deepspeed", "accelerate") else []
+        words += ["--seq", str(job.seq)] if target in ("deepspeed", "accelerate") else []
         options = parse_command("advise", words, asked="advise")
         try:
             configured = parse_configured(options)
-            subject, job = parse_job(options, configured)
+            subject, read = parse_job(options, configured)
         except TrainwrightError as error:
             yield str(error)
             return
     if canonical(configured.strategy) != canonical(strategy):
         yield f"read as {configured.strategy}"
-    if (int(job.global_batch), subject.seq) != (batch, seq):
-        yield f"batch {job.global_batch} of {subject.seq} tokens for {batch} of {seq}"
-    for note in (*configured.notes, *legality_notes(configured, subject, job)):
+    if (int(read.global_batch), read.seq) != (job.global_batch, job.seq):
+        yield f"batch {read.global_batch} of {read.seq} tokens for {job.global_batch} of {job.seq}"
+    if state_of(read.stack) != state_of(job.stack):
+        yield f"optimizer and gradients {state_of(read.stack)} for {state_of(job.stack)}"
+    for note in (*configured.notes, *legality_notes(configured, subject, read)):
         if "considered" in note or "refuse" in note or "predicted" in note:
             yield note
     if configured.stack.partition("@")[0] != case.stack.partition("@")[0]:

@@ -8,6 +8,9 @@ import pytest
 from tests.closure.arguments import find_invalid, has_facts, has_list
 from tests.closure.case import SUFFIXES, ClosureCase, closure_cases, run_case, stack_names
 from tests.closure.run import render_page
+from trainwright.cli.answer import answer_of
+from trainwright.cli.command_parser import parse_command
+from trainwright.cli.request import parse_request
 from trainwright.export.canonical import canonical
 from trainwright.export.gaps import capability_gaps
 from trainwright.export.handover import Handover
@@ -42,6 +45,27 @@ def test_the_best_plans_export_to_their_own_stack_and_read_back(model: str, clus
     assert result.plans > 0
     assert result.exported == result.read_back == result.plans
     assert result.valid == (result.plans if has_list(result.case.capability.target) else 0)
+
+
+# Questions of published recipes whose optimizer state the search takes.
+TAKEN = (
+    ("gpt-oss-120b", "b300:64", "megatron-core", "fp8", 4096, 1280),
+    ("deepseek-v3", "b200:256", "megatron-core", "fp8", 4096, 4096),
+    ("kimi-k2", "b200:256", "megatron-core", "bf16", 4096, 4096),
+    ("deepseek-v3", "b200:256", "nemo", "fp8", 4096, 4096),
+)
+
+
+@pytest.mark.parametrize(("model", "cluster", "stack", "precision", "seq", "batch"), TAKEN)
+def test_plans_with_the_optimizer_state_of_a_recipe_read_back_with_it(
+    model: str, cluster: str, stack: str, precision: str, seq: int, batch: int
+) -> None:
+    options = ("--precision", precision, "--seq", str(seq), "--batch", str(batch))
+    result = run_case(ClosureCase(model=model, cluster=cluster, stack=stack, options=options), find_invalid)
+    assert result.failures == ()
+    assert result.plans == result.exported == result.read_back > 0
+    words = [model, cluster, "--stack", stack, *options]
+    assert answer_of(parse_request(parse_command("plan", words, asked="plan"))).taken is not None
 
 
 # Sharding and recomputation of one host's plan; each stack runs some of them.

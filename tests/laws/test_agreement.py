@@ -81,6 +81,27 @@ def test_both_say_the_same_within_3_percent(model: str, cluster: str, text: str,
     assert step_s == pytest.approx(closed, rel=0.035 if loose else 0.03)
 
 
+@pytest.mark.parametrize("imbalance", [1.0, 1.5, 2.5])
+@pytest.mark.parametrize(
+    "text", ["dp8 ep8 mb1 zero1", "dp8 ep1 mb1 zero1", "dp4 tp2 sp ep4 etp2 mb1 zero1 recompute=moe"]
+)
+def test_both_say_the_same_of_uneven_experts(text: str, imbalance: float) -> None:
+    constants, found = load_constants(), load_cluster("h100:8")
+    graph, strategy = build_graph(load_model("mixtral-8x7b")), parse_strategy(text)
+    own, efficiency = constants.stack("megatron-core"), constants.efficiency(found.device)
+    steps = []
+    for stack in (own, replace(own, stated_imbalance=imbalance)):
+        job = Job(graph=graph, cluster=found, stack=stack, efficiency=efficiency, seq=2048, global_batch=16)
+        closed = float(estimate(job, stack_strategies([strategy]), detail=False).step_s[0])
+        setting = Setting(graph=graph, cluster=found, stack=stack, efficiency=efficiency, seq=2048)
+        simulated = simulate(tabulate(lower(setting, expand(strategy, graph, 16)))).step_s
+        assert simulated == pytest.approx(closed, rel=0.03)
+        steps.append((closed, simulated))
+    added = [after - before for before, after in zip(*steps, strict=True)]
+    assert added[1] == pytest.approx(added[0], rel=0.02, abs=1e-9)
+    assert (added[0] > 0.0) == (imbalance > own.expert_imbalance and strategy.ep > 1)
+
+
 @pytest.mark.parametrize(("model", "degrees", "sets"), KEPT)
 def test_both_free_the_same_by_recomputing_modules(model: str, degrees: str, sets: tuple[str, ...]) -> None:
     """Against no recomputation, of one microbatch: what is kept for backward, at the peak before backward."""

@@ -32,7 +32,7 @@ SUBJECT = {
     "model": "gpt2-medium", "config": CONFIG, "device": "a100", "count": 8, "network": "dgx-a100", "sites": 4,
     "link": "20Gbps", "link_latency": "99ms", "change": {"compute": 0.5}, "batch": 128, "seq": 512,
     "stack": "generic", "batch_tokens": "64k", "batch_tolerance": "3%", "optimizer": "sgd",
-    "grad_dtype": "bf16",
+    "grad_dtype": "bf16", "expert_imbalance": 1.5,
 }  # fmt: skip
 TERMS = {"tokens": "1T", "price": 9}
 PLAN = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainwright.cli import memory_limit, optimizer
+from trainwright.cli import expert_imbalance, memory_limit, optimizer
 
 if TYPE_CHECKING:
     from trainwright.cli.subject import Subject
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", metavar="NAME", help="software (default: that of CONFIG)")
     parser.add_argument("--cost", metavar="SOURCE", help="operator times, as in trainwright simulate")
     optimizer.add_arguments(parser)
+    expert_imbalance.add_arguments(parser)
     memory_limit.add_arguments(parser)
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"

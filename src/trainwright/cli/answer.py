@@ -17,12 +17,12 @@ from trainwright.report.whatif import WhatIf, what_if
 from trainwright.search.batch_limit import BatchLimit, batch_limit
 from trainwright.search.check import check_constraints
 from trainwright.search.families import WITHIN, PlanFamily
-from trainwright.search.find import Found, Question, find_front, find_plans
+from trainwright.search.find import Found, Question, find_front
 from trainwright.search.mappings import explain_order
 from trainwright.search.miss import nearest_miss
 from trainwright.search.rank import Candidates, join_candidates
 from trainwright.search.recipe_comparison import RecipeComparison, compare_with_recipe
-from trainwright.search.recipe_plan import RecipePlan, with_recipe
+from trainwright.search.recipe_search import RecipeSearch, TakenState, find_with_recipe
 from trainwright.search.variants import find_families
 
 _WITHIN = f"{WITHIN:.0%}".replace("%", " %")
@@ -53,6 +53,7 @@ class Answer:
     limits: tuple[str, ...]
     batch_limit: BatchLimit | None
     published: RecipeComparison | None  # the nearest published recipe, if one is close enough
+    taken: TakenState | None  # optimizer state of a recipe that the plans have, where the user states none
     what_if: tuple[WhatIf, ...]
     compared: int  # the best plans that what-if answers choose from
     considered: int
@@ -80,10 +81,14 @@ class Answer:
 
 
 def answer_of(request: Request) -> Answer:
-    """Search and summarize; InfeasiblePlan if nothing fits."""
+    """Search and summarize; InfeasiblePlan if nothing fits.
+
+    The answer's request has the optimizer state of its plans, which may be a published recipe's.
+    """
     check_constraints(request.question)
-    question, recipe = with_recipe(request.question)
-    found = find_plans(question)
+    search = find_with_recipe(request.question)
+    question, found = search.question, search.found
+    request = replace(request, question=replace(request.question, job=question.job))
     if not len(found.best):
         raise nearest_miss(question, found)
     families = find_families(question, found) if question.families else ()
@@ -100,6 +105,7 @@ def answer_of(request: Request) -> Answer:
     return Answer(
         notes=(
             *request.notes,
+            *_taken(question, search.taken),
             *_best_batch(question, summaries[0]),
             _searched(question, found),
             *_ranked(question),
@@ -111,7 +117,8 @@ def answer_of(request: Request) -> Answer:
         front=_summaries(request, find_front(question)) if request.pareto else (),
         limits=(str(limited), *causes) if limited else causes,
         batch_limit=limited,
-        published=_published(request, recipe, summaries[0]),
+        published=_published(request, search, summaries[0]),
+        taken=search.taken,
         what_if=_what_if(question, found),
         compared=len(_rivals(question, found)),
         considered=found.considered,
@@ -146,13 +153,26 @@ def _riskier(request: Request, found: Found) -> tuple[str, ...]:
     return (f"{found.riskier.strategies[0]} would be {gain:.1%} faster at an OOM risk of {risk:.0%}",)
 
 
-def _published(request: Request, recipe: RecipePlan | None, winner: Summary) -> RecipeComparison | None:
+def _taken(question: Question, taken: TakenState | None) -> tuple[str, ...]:
+    """A note on the optimizer state of a recipe that the plans have, and how to forbid it."""
+    if taken is None:
+        return ()
+    why = "nothing fits with the stack's own"
+    if taken.gain is not None:
+        word = "slower" if question.objective in _BY_TIME else "worse"
+        why = f"with the stack's own the best plan is {taken.gain / (1.0 + taken.gain):.1%} {word}"
+    forbid = "--grad-dtype fp32" if taken.grad_dtype == "bf16" else "--optimizer adamw"
+    return (f"Optimizer state of the recipe {taken.recipe}: {taken.words}; {why} (forbid it: {forbid})",)
+
+
+def _published(request: Request, search: RecipeSearch, winner: Summary) -> RecipeComparison | None:
     """The nearest published recipe compared with the first plan, at its batch."""
-    if recipe is None:
+    if search.recipe is None:
         return None
     return compare_with_recipe(
-        replace(request.question.job, global_batch=winner.global_batch), recipe, winner.strategy,
+        replace(request.question.job, global_batch=winner.global_batch), search.recipe, winner.strategy,
         spread=request.terms.memory_spread, filled_share=request.question.filled_share,
+        taken=search.taken.words if search.taken else "",
     )  # fmt: skip
 
 
@@ -217,6 +237,8 @@ def json_of(answer: Answer) -> Mapping[str, object]:
         "stack": job.stack.name,
         "optimizer": job.stack.optimizer.name if job.stack.optimizer else None,
         "grad_dtype": job.stack.grad_dtype or None,
+        "expert_imbalance": job.stack.stated_imbalance or None,
+        "state_of_recipe": answer.taken,
         "basis": {"efficiency": job.efficiency.basis, "stack": job.stack.basis},
         "anchor": answer.request.anchor,
         "objective": answer.request.question.objective,

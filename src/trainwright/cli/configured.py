@@ -107,6 +107,7 @@ def parse_job(options: argparse.Namespace, configured: Configured) -> tuple[Subj
     stated.stack = options.stack or configured.stack or None
     stated.optimizer = options.optimizer or configured.optimizer
     stated.grad_dtype = options.grad_dtype or configured.grad_dtype
+    stated.expert_imbalance = options.expert_imbalance or configured.expert_imbalance
     architecture = _architecture(options, stated.model, configured)
     subject = parse_subject(stated, architecture=architecture)
     batch = configured.global_batch

@@ -14,8 +14,8 @@ from trainwright.search.space import knob_name
 from trainwright.units import render_bytes, render_duration
 
 
-def flexible_of(request: Request, fixes: Sequence[str]) -> Flexible:
-    """Search beyond knobs; for one batch, and for time, within the degrees and the precision fixed."""
+def check_flexible(request: Request, fixes: Sequence[str]) -> None:
+    """Raise for what a search beyond knobs does not do: it is for one batch, for time, and one precision."""
     question = request.question
     if len(question.batches) > 1:
         raise BadInput("--flexible", "--batch-range", "compares plans at one batch", "state one with --batch")
@@ -29,7 +29,11 @@ def flexible_of(request: Request, fixes: Sequence[str]) -> Flexible:
             raise BadInput("--fix", fix, rule, "fix dp, tp, cp, pp, mb or precision, or leave out --flexible")
     if len(question.fixed["precision"]) > 1:
         raise BadInput("--flexible", "several precisions", "compares plans of one", "fix one precision")
-    job = question.job
+
+
+def flexible_of(request: Request) -> Flexible:
+    """Search beyond knobs, within the degrees and the precision fixed; a checked request."""
+    question, job = request.question, request.question.job
     setting = Setting(
         graph=job.graph, cluster=job.cluster, stack=job.stack, efficiency=job.efficiency, seq=job.seq,
         precision=PRECISIONS[question.fixed["precision"][0]],

@@ -27,6 +27,7 @@ from trainwright.units import parse_whole
 
 _MOST_SEQ = 100_000_000
 _MOST_PER_HOST = 16
+_STATED = ("stack", "optimizer", "grad_dtype", "expert_imbalance")  # of an answer: None where not stated
 _RACK_HOST = 4  # devices of a host of NVL72 racks and of TPU pods
 
 
@@ -103,7 +104,7 @@ def _load_answer(text: str) -> Mapping[str, Any]:
         best = tree["plans"][0]
         known: dict[str, Any] = {"model": str(tree["model"]), "cluster": _cluster_text(tree["cluster"])}
         known |= {"global_batch": int(best["global_batch"]), "seq": int(best["seq"])}
-        known |= {name: str(tree.get(name) or "") for name in ("stack", "optimizer", "grad_dtype")}
+        known |= {name: str(tree.get(name) or "") for name in _STATED}
         return known | {"strategy": {"text": str(best["strategy"]["text"])}}
     except OSError as error:
         raise BadInput("plan", text, f"cannot be read ({error.strerror})", remedy) from None
@@ -113,7 +114,7 @@ def _load_answer(text: str) -> Mapping[str, Any]:
 
 def adopt_answer(options: argparse.Namespace) -> None:
     """If PLAN is an answer of `trainwright plan --json`, put its best strategy there, and what it says of
-    batch, length, software and optimizer where the user states nothing.
+    batch, length, software, optimizer and imbalance of experts where the user states nothing.
     """
     text = " ".join(options.plan)
     if not (text.endswith(".json") and is_file(text)) or options.algorithm or options.islands:
@@ -125,7 +126,7 @@ def adopt_answer(options: argparse.Namespace) -> None:
     if not options.batch_tokens:
         options.batch = options.batch or str(found["global_batch"])
     options.seq = options.seq or str(found["seq"])
-    for name in ("stack", "optimizer", "grad_dtype"):
+    for name in _STATED:
         setattr(options, name, getattr(options, name) or found[name] or None)
 
 

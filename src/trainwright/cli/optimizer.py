@@ -13,12 +13,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options; without them the stack's own AdamW and gradients hold."""
     parser.add_argument(
         "--optimizer", metavar="NAME",
-        help="adamw, adamw-bf16, adamw-8bit, precision-aware, precision-aware-bf16, precision-aware-fp8, "
-        "muon, adafactor, sgd or lion, of those that the stack has (default: the stack's AdamW)",
+        help="adamw, adamw-mu-bf16, adamw-bf16, adamw-8bit, precision-aware, precision-aware-bf16, "
+        "precision-aware-fp8, muon, adafactor, sgd or lion, of those that the stack has (default: the "
+        "stack's AdamW; plan takes a published recipe's where that is faster)",
     )  # fmt: skip
     parser.add_argument(
         "--grad-dtype", metavar="NAME",
-        help="of gradients as accumulated and reduced: fp32 or bf16 (default: the stack's)",
+        help="of gradients as accumulated and reduced: fp32 or bf16 (default: the stack's; plan takes a "
+        "published recipe's where that is faster)",
     )  # fmt: skip
 
 

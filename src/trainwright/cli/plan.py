@@ -5,6 +5,7 @@ import argparse
 from trainwright.cli import (
     batch_options,
     cost,
+    expert_imbalance,
     interruptions,
     limits,
     memory_limit,
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cost.add_arguments(parser)
     runs_option.add_arguments(parser)
     optimizer.add_arguments(parser)
+    expert_imbalance.add_arguments(parser)
     parser.add_argument(
         "--precision",
         metavar="NAME",

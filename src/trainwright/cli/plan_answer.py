@@ -80,24 +80,29 @@ def _check_algorithm(options: argparse.Namespace) -> None:
 
 
 def _strategies(options: argparse.Namespace) -> StrategyAnswer:
-    from trainwright.cli.flexible import flexible_of
+    from trainwright.cli.flexible import check_flexible, flexible_of
 
     request = parse_request(options)
-    flexible = flexible_of(request, options.fix) if options.flexible else None
+    if options.flexible:
+        check_flexible(request, options.fix)
     try:
-        return StrategyAnswer(request=request, best=answer_of(request), flexible=flexible)
+        best = answer_of(request)
     except InfeasiblePlan:
+        flexible = flexible_of(request) if options.flexible else None
         if not flexible or not flexible.plans:
             raise
         refuse_given(options, ("pareto",), "is of strategies, and none of them fits")
         return StrategyAnswer(request=request, best=None, flexible=flexible)
+    flexible = flexible_of(best.request) if options.flexible else None
+    return StrategyAnswer(request=best.request, best=best, flexible=flexible)
 
 
 def _smallest(options: argparse.Namespace, limits: Limits, report_progress: ReportProgress) -> StrategyAnswer:
     """A cluster within the limits: the counts around it, and its plans."""
     sizing = size_of(options, limits, report_progress)
     request = parse_request(options, sizing.chosen.devices)
-    return StrategyAnswer(request=request, best=answer_of(request), sizing=sizing)
+    best = answer_of(request)
+    return StrategyAnswer(request=best.request, best=best, sizing=sizing)
 
 
 def save_answer(options: argparse.Namespace, answer: PlanAnswer) -> list[str]:

@@ -112,7 +112,9 @@ def apart_answer_of(options: argparse.Namespace) -> ApartAnswer:
     texts = parse_algorithms(options.algorithm)
     islands = parse_whole(options.islands, "--islands", most=_MOST_ISLANDS) if options.islands else None
     request = parse_request(options)
-    exact, job = _exact(request), request.question.job
+    exact = _exact(request)
+    request = exact.request if exact else request  # islands have the optimizer state of exact training
+    job = request.question.job
     best = exact.summaries[0] if exact else None
     chosen, refused = _options(request, texts, islands, best)
     insides = {each.job.cluster.count for each in chosen}  # devices of an island

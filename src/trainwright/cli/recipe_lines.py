@@ -41,6 +41,8 @@ def _prediction(found: RecipeComparison) -> str:
 
 
 def _own_state(found: RecipeComparison) -> Iterator[str]:
+    if found.taken:
+        yield f"That is with its own optimizer state, which our plans take: {found.taken}."
     if own := found.own:
         yield (
             f"That is with the state of our plans; with its own ({own.words}): "

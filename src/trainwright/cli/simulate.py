@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import batch_options, cost, interruptions, money, optimizer, pages, runs_option, target
+from trainwright.cli import (
+    batch_options,
+    cost,
+    expert_imbalance,
+    interruptions,
+    money,
+    optimizer,
+    pages,
+    runs_option,
+    target,
+)
 from trainwright.cli.refusal import refuse_given
 
 if TYPE_CHECKING:
@@ -44,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cost.add_arguments(parser)
     runs_option.add_arguments(parser)
     optimizer.add_arguments(parser)
+    expert_imbalance.add_arguments(parser)
     parser.add_argument(
         "--algorithm",
         metavar="TEXT",
@@ -198,6 +209,7 @@ def json_of(outcome: "Outcome") -> Mapping[str, object]:
         "stack": stack.name,
         "optimizer": stack.optimizer.name if stack.optimizer else None,
         "grad_dtype": stack.grad_dtype or None,
+        "expert_imbalance": stack.stated_imbalance or None,
         "anchor": outcome.anchor,
         "notes": outcome.notes,
         "batch": outcome.batch,

@@ -15,7 +15,7 @@ from trainwright.search.batch_choice import NoBatch
 from trainwright.search.batch_limit import batch_limit
 from trainwright.search.check import check_constraints
 from trainwright.search.miss import nearest_miss
-from trainwright.search.variants import find_winner
+from trainwright.search.recipe_search import find_recipe_winner
 from trainwright.units import render_si
 
 _BETWEEN = (5, 6, 7)  # quarters of the count below the smallest that meets the limits, tried in turn
@@ -106,7 +106,8 @@ def _best(
         request = parse_request(options, count)
         question = request.question
         check_constraints(question)
-        found, best = find_winner(question)
+        search, best = find_recipe_winner(question)
+        question, found = search.question, search.found
     except TrainwrightError as error:
         if is_last:
             raise

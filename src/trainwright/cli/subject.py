@@ -4,12 +4,14 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trainwright.cli.expert_imbalance import imbalanced_stack
 from trainwright.cli.optimizer import stated_stack
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.change import RESOURCES, Place, parse_change
 from trainwright.cost.chosen_optimizer import render_optimizer
 from trainwright.cost.constants import TORCHREC, Efficiency, Stack
+from trainwright.cost.expert_imbalance import render_imbalance
 from trainwright.cost.load import Constants, Interval, load_constants
 from trainwright.cost.memory_risk import MemorySpread
 from trainwright.cost.source import build_source
@@ -58,7 +60,7 @@ def parse_subject(
     changes = [parse_change(text) for text in getattr(options, "change", ())]
     for name, factor in changes:
         place = RESOURCES[name](place, factor)
-    stack = stated_stack(options, source.stack)
+    stack = imbalanced_stack(options, stated_stack(options, source.stack), graph)
     default = "" if options.stack else f" (default for {cluster.device.family})"
     return Subject(
         graph=graph,
@@ -73,7 +75,7 @@ def parse_subject(
             *filter(None, [architecture.left_out]),
             *source.notes,
             *_unstated(cluster),
-            *filter(None, [render_optimizer(stack)]),
+            *filter(None, [render_optimizer(stack), render_imbalance(stack)]),
             *_changed(changes),
         ),
     )

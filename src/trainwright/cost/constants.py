@@ -117,6 +117,7 @@ class Stack:
         0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
     )
     expert_imbalance: float = 1.0  # routed tokens of the rank that has most, of the mean: in its activations
+    stated_imbalance: float = 0.0  # what a user states instead; 0: the stack's own
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
     expandable_segments: bool = False  # the allocator's segments grow: it loses less
@@ -139,6 +140,16 @@ class Stack:
     def live_logits_bytes(self) -> float:
         """Per logit alive at the peak, with the loss as this stack computes it."""
         return min(self.logits_bytes, FUSED_LOGITS_BYTES) if self.fused_loss else self.logits_bytes
+
+    @property
+    def routed_imbalance(self) -> float:
+        """Routed tokens of the rank that has most, of the mean: as stated, or the stack's own."""
+        return self.stated_imbalance or self.expert_imbalance
+
+    @property
+    def expert_slowdown(self) -> float:
+        """How much longer experts and their all-to-alls take than as fitted, where ranks exchange tokens."""
+        return max(self.routed_imbalance / self.expert_imbalance, 1.0)
 
     @property
     def reserve_share(self) -> float:

@@ -176,6 +176,7 @@ def _fields(value: Efficiency | Stack | Fabric | MemorySpread) -> dict[str, obje
         "release",
         "optimizer",
         "grad_dtype",
+        "stated_imbalance",
         "fused_loss",
         "expandable_segments",
         "kernels",

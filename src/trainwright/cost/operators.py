@@ -99,6 +99,13 @@ class OpTime:
     weight_s: Array
     kernels: float
 
+    def scaled(self, factor: Array | float) -> "OpTime":
+        """The operator with as many kernels, each `factor` times as long."""
+        return OpTime(
+            forward_s=self.forward_s * factor, data_s=self.data_s * factor, weight_s=self.weight_s * factor,
+            kernels=self.kernels,
+        )  # fmt: skip
+
 
 def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """The time of `op` whose dims have the given (already split) sizes on one device."""

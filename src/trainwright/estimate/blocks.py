@@ -7,6 +7,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.cost.constants import Stack
 from trainwright.cost.operators import (
     Machine,
     Sizes,
@@ -103,10 +104,14 @@ def block_costs(
     """
     by_region = _sizes_by_region(graph, segment, seq, shapes)
     ops = segment.block.ops
-    time = _times(ops, by_region, machine, graph.passes)
+    slowdown = expert_slowdown(machine.stack, shapes)
+    time = _times(ops, by_region, machine, graph.passes, slowdown)
     hidden = _hidden_bytes(segment.block, by_region["attention"], machine)
     split = np.where(shapes.sp > 0, shapes.tp, 1.0)
-    again = _Again(block=segment.block, by_region=by_region, machine=machine, etp=shapes.etp, hidden=hidden)
+    again = _Again(
+        block=segment.block, by_region=by_region, machine=machine, etp=shapes.etp, hidden=hidden,
+        slowdown=slowdown,
+    )  # fmt: skip
     rows = [again.row(each, hidden / split) for each in recomputes]
     columns = (
         time
@@ -142,7 +147,7 @@ def time_costs(
     """
     by_region, ops = _sizes_by_region(graph, segment, seq, shapes), segment.block.ops
     own = [op for op in ops if (_sizing(op) == "experts") == experts]
-    found = _times(own, by_region, machine, graph.passes)
+    found = _times(own, by_region, machine, graph.passes, expert_slowdown(machine.stack, shapes))
     if experts:
         found["routed_bytes"] = _routed_bytes(ops, by_region["experts"], machine) / shapes.etp
     else:
@@ -218,10 +223,27 @@ def _sizing(op: Op) -> Region:
     return op.region if op.region in ("sequence", "experts") else "attention"
 
 
+def _is_routed(op: Op) -> bool:
+    """Whether an op has tokens of other ranks; permutations are of a rank's own."""
+    return op.region == "experts" and op.kind != "permute"
+
+
+def expert_slowdown(stack: Stack, shapes: Shapes) -> Array:
+    """How much longer experts and their all-to-alls take on the rank with most routed tokens.
+
+    Without expert parallelism each rank routes its own tokens, and has as many as any other.
+    """
+    return np.where(shapes.ep > 1, stack.expert_slowdown, 1.0)
+
+
 def _times(
-    ops: Iterable[Op], by_region: dict[Region, dict[str, Array]], machine: Machine, passes: int
+    ops: Iterable[Op],
+    by_region: dict[Region, dict[str, Array]],
+    machine: Machine,
+    passes: int,
+    slowdown: Array,
 ) -> dict[str, Array]:
-    """Seconds by kind of work; the forward as often as it is passed."""
+    """Seconds by kind of work; the forward as often as it is passed, those of experts on the slowest rank."""
     sums: dict[str, Array] = {
         name: np.zeros(1)
         for name in ("matmul_forward_s", "matmul_data_s", "matmul_weight_s", "attention_forward_s",
@@ -229,6 +251,7 @@ def _times(
     }  # fmt: skip
     for op in ops:
         time = op_time(op, by_region[_sizing(op)], machine)
+        time = time.scaled(slowdown) if _is_routed(op) else time
         kind = "attention" if op.kind == "attention" else "streaming" if op.kind in _STREAMING else "matmul"
         sums[f"{kind}_forward_s"] = sums[f"{kind}_forward_s"] + passes * time.forward_s
         if kind == "matmul":
@@ -268,6 +291,7 @@ class _Again:
     machine: Machine
     etp: Array
     hidden: Array  # bytes of one hidden state, whole over tensor-parallel ranks
+    slowdown: Array  # of experts
 
     def row(self, recompute: str, input_bytes: Array) -> dict[str, Array]:
         """The columns of one recomputation."""
@@ -297,7 +321,8 @@ class _Again:
         """What an op takes again: for some of its results, the share that makes them."""
         sizes, some = self.by_region[_sizing(op)], found.results[op.name]
         parts = {each.name: bytes_of(each, sizes, 1.0) for each in (op.output, *op.extra_outputs)}
-        whole_s = op_time(op, sizes, self.machine).forward_s
+        slowdown = self.slowdown if _is_routed(op) else 1.0
+        whole_s = op_time(op, sizes, self.machine).forward_s * slowdown
         if not some or len(some) == len(parts):
             return whole_s
         return np.asarray(whole_s * sum(parts[name] for name in some) / sum(parts.values()))
@@ -315,7 +340,7 @@ class _Again:
                 own = bytes_of(tensor, _tensor_sizes(tensor, self.by_region), size)
                 own = own * self._width(tensor, again)
                 if "top_k" in tensor.dims:
-                    own = own * self.machine.stack.expert_imbalance
+                    own = own * self.machine.stack.routed_imbalance
                 total = total + own / (self.etp if gathered else 1.0)
         if self.machine.stack.attention == "unfused":
             sizes = self.by_region["attention"]

@@ -18,6 +18,7 @@ from trainwright.cost.overlap import smooth_max
 from trainwright.estimate.blocks import (
     BlockCosts,
     block_costs,
+    expert_slowdown,
     largest_costs,
     least_costs,
     no_costs,
@@ -101,8 +102,7 @@ def least_layer_s(job: Job, links: Sequence[Link], shapes: Shapes, *, experts: b
         + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )  # fmt: skip
     if experts:
-        copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
-        ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
+        ep = _expert_parallel_s(job, links, ranks, shapes, costs)
         return layers, ops + 2.0 * ep * (1.0 - stack.ep_overlap * on)
     tp = _tensor_parallel_s(links, ranks, shapes, costs)
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
@@ -157,8 +157,7 @@ def _with_communication(
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
     # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
     back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
-    copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
-    ep = _expert_parallel_s(links, ranks, shapes, costs, copies)
+    ep = _expert_parallel_s(job, links, ranks, shapes, costs)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
@@ -266,11 +265,12 @@ def _context_parallel_s(
 
 
 def _expert_parallel_s(
-    links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts, copies: int
+    job: Job, links: Sequence[Link], ranks: Ranks, shapes: Shapes, costs: BlockCosts
 ) -> Array:
     """Tokens to their experts and back: two all-to-alls, and gathers inside expert-tensor groups."""
+    copies = job.graph.sizes.get("top_k", 1) if job.stack.ep_dedupe else 1
     where = ranks.span(shapes.ep, shapes.etp)
     both = 2.0 * all_to_all_s(links, where, costs.routed_bytes, copies)
     inner = ranks.span(shapes.etp, np.ones(len(shapes)))
     gathers = 2.0 * all_gather_s(links, inner, costs.routed_bytes * shapes.etp)
-    return np.where(costs.routed_bytes > 0, both + gathers, 0.0)
+    return np.where(costs.routed_bytes > 0, (both + gathers) * expert_slowdown(job.stack, shapes), 0.0)

@@ -14,6 +14,7 @@ NAME = "MaxText"
 REMAT = {modules: policy for policy, modules in MAXTEXT_POLICIES.items()}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
 GRAD_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+FIRST_IN_BF16 = "adamw-mu-bf16"  # its mu_dtype
 POOL = 0.92  # of a GPU's memory; the rest is for its context and for NCCL, which are outside of the pool
 CP_STRATEGIES = {"ring": "ring", "allgather": "all_gather"}
 _NO_GPUS = ("", "tpu", "trainium", "gaudi", "ascend", "dojo")  # families; "": not known
@@ -48,8 +49,7 @@ def render(handover: Handover, notes: list[str]) -> str:
         "optimizer_memory_host_offload": strategy.offload == "optimizer",
         "dtype": DTYPES[strategy.precision], "quantization": "fp8" if strategy.precision == "fp8" else "",
     }  # fmt: skip
-    if handover.optimizer:
-        tree["opt_type"] = handover.optimizer
+    tree |= _optimizer(handover.optimizer)
     if handover.grad_dtype:
         tree["grad_dtype"] = GRAD_DTYPES[handover.grad_dtype]
     if handover.seq:
@@ -57,6 +57,13 @@ def render(handover: Handover, notes: list[str]) -> str:
     return comment(notes) + render_yaml(
         tree | (_model(handover.architecture) if handover.architecture else {})
     )
+
+
+def _optimizer(name: str) -> dict[str, object]:
+    """What is stated of the optimizer; AdamW with both moments in fp32 is the default."""
+    if name == FIRST_IN_BF16:
+        return {"opt_type": "adamw", "mu_dtype": "bfloat16"}
+    return {"opt_type": name} if name else {}
 
 
 def _on_gpus(handover: Handover) -> bool:

@@ -32,9 +32,8 @@ def export(
         rule = "is a folder of traces, not text"
         raise BadInput("to", to, rule, "call trainwright export --to chakra on a command line")
     if isinstance(plan, Plans):
-        stack = plan.found.request.question.job.stack
-        options.setdefault("optimizer", stack.optimizer.name if stack.optimizer else None)
-        options.setdefault("grad_dtype", stack.grad_dtype or None)
+        options.setdefault("optimizer", plan.optimizer)
+        options.setdefault("grad_dtype", plan.grad_dtype)
     best = plan.best if isinstance(plan, Plans) else plan
     if isinstance(best, Summary):
         batch = best.global_batch if batch is None else batch

@@ -50,6 +50,17 @@ class Plans:
         return self.found.best.limits if self.found.best else ()
 
     @property
+    def optimizer(self) -> str | None:
+        """The optimizer of the plans, as stated or taken from a published recipe; None: the stack's own."""
+        chosen = self.found.request.question.job.stack.optimizer
+        return chosen.name if chosen else None
+
+    @property
+    def grad_dtype(self) -> str | None:
+        """The gradient dtype of the plans, as stated or taken from a recipe; None: the stack's own."""
+        return self.found.request.question.job.stack.grad_dtype or None
+
+    @property
     def published_recipe(self) -> RecipeComparison | None:
         """The nearest published recipe, compared with the best plan; None if none is close enough."""
         return self.found.best.published if self.found.best else None

@@ -178,7 +178,7 @@ def _size(
             else held_bytes(shape, step.move.source)
         )
         size = stack.gathered_inputs * size + (1.0 - stack.gathered_inputs) * min(part, size)
-    more = stack.expert_imbalance if "top_k" in shape.dims else 1.0
+    more = stack.routed_imbalance if "top_k" in shape.dims else 1.0
     return size * more * stack.activations * _width(program, route, readers), "activations"
 
 

@@ -68,8 +68,7 @@ class Builder:
         instance, placed = self.instances[index], self.placed[index]
         key = (id(instance.op), id(placed))
         if key not in self._times:
-            local = local_sizes(placed, instance.op, self.sizes(instance))
-            self._times[key] = op_time(instance.op, local, self.setting.machine)
+            self._times[key] = self._op_time(instance, placed)
         return self._times[key]
 
     def device_times(self, index: int) -> dict[int, OpTime]:
@@ -77,14 +76,14 @@ class Builder:
         instance, placed = self.instances[index], self.placed[index]
         if not placed.uneven:
             return {}
-        return {
-            device: op_time(
-                instance.op,
-                local_sizes(placed, instance.op, self.sizes(instance), device),
-                self.setting.machine,
-            )
-            for device in placed.mesh.devices
-        }
+        return {device: self._op_time(instance, placed, device) for device in placed.mesh.devices}
+
+    def _op_time(self, instance: Instance, placed: Placed, device: int = -1) -> OpTime:
+        """The time of an operator's part; of experts that are spread over ranks, on the slowest of these."""
+        local = local_sizes(placed, instance.op, self.sizes(instance), device)
+        found = op_time(instance.op, local, self.setting.machine)
+        is_spread = instance.op.region == "experts" and placed.parts(ROUTED) > 1
+        return found.scaled(self.setting.stack.expert_slowdown) if is_spread else found
 
     def name_shape(
         self, name: str, tensor: Tensor, instance: Instance, part: tuple[str, int] = ("", 1)
@@ -162,7 +161,8 @@ class Builder:
         cause = move_cause(move, instance.op, "hidden" in self.shapes[names[0].removeprefix("d:")].dims)
         hides = hiding(stack, cause, phase, on=self.plan.overlap, stream=self.placed[index].stream)
         sends = move.kind in ACROSS or (move.fallback and cause == "pp")
-        seconds = move.seconds + (stack.send_s if sends else 0.0)
+        routes = cause == "ep" and any(ROUTED in dict(each.splits) for each in (move.source, move.target))
+        seconds = move.seconds * (stack.expert_slowdown if routes else 1.0) + (stack.send_s if sends else 0.0)
         mesh = ends[0].mesh if sends else ends[1].mesh
         here = mesh.devices == self.placed[index].mesh.devices
         step = self.add(

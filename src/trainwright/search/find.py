@@ -152,19 +152,26 @@ def fit_micro_batch(strategy: Strategy, batch: int) -> Strategy | None:
     return None if rest or not share else replace(strategy, micro_batch=gcd(strategy.micro_batch, share))
 
 
-def _with_published(question: Question, found: Found) -> Found:
-    """What was found with a published recipe: added where it is better than the best, and kept for later."""
+def published_plans(question: Question) -> list[Candidates]:
+    """The published recipe of a question at each batch that it divides: empty where it does not fit."""
     listed = []
     for batch in question.batches if question.published else ():
         fitted = fit_micro_batch(question.published, batch) if question.published else None
-        if fitted is None:
-            continue
-        job, strategies = replace(question.job, global_batch=batch), stack_strategies([fitted])
-        candidates, fit = evaluate(question, job, strategies)
-        listed.append(candidates.take(fit))
-        if fit[0] and (not len(found.best) or candidates.score[0] < found.best.score[0] * (1.0 - 1e-9)):
+        if fitted is not None:
+            job = replace(question.job, global_batch=batch)
+            candidates, fit = evaluate(question, job, stack_strategies([fitted]))
+            listed.append(candidates.take(fit))
+    return listed
+
+
+def _with_published(question: Question, found: Found) -> Found:
+    """What was found with a published recipe: added where it is better than the best, and kept for later."""
+    listed = published_plans(question)
+    for own in filter(len, listed):
+        if not len(found.best) or own.score[0] < found.best.score[0] * (1.0 - 1e-9):
+            job = replace(question.job, global_batch=int(own.global_batch[0]))
             found = replace(found, considered=found.considered + 1)
-            found, _, _ = _evaluate(question, job, strategies, found)
+            found, _, _ = _evaluate(question, job, own.strategies, found)
     return replace(found, published=join_candidates(listed)) if listed else found
 
 

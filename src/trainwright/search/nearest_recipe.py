@@ -148,6 +148,18 @@ def _device(recipe: PublishedRecipe) -> Device | None:
         return None
 
 
+def is_same_case(recipe: PublishedRecipe, case: RecipeCase) -> bool:
+    """Whether a recipe is for a case's software, device, device count, sequence length and precision.
+
+    A relative of the software is the same.
+    """
+    device = _device(recipe)
+    is_same_device = device is not None and device.name == case.device.name
+    is_same_software = _kin(recipe.stack) == _kin(case.stack)
+    own = (recipe.devices, recipe.seq, PRECISION_OF[recipe.precision])
+    return is_same_device and is_same_software and own == (case.devices, case.seq, case.precision)
+
+
 def _kin(stack: str) -> str:
     name = stack_name(stack)
     return _KIN.get(name, name)

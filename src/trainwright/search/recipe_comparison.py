@@ -34,7 +34,7 @@ class RecipeComparison:
     `differences` say how the recipe's own case differs; none if it is the same case. `saved` is, by part of
     the step, what the plan needs less than the recipe, as a share of the recipe's step. `left_out` are
     settings of the recipe that the prediction does not count, by name. Times and memory are with the
-    question's optimizer state, as the plan's are, so that both are compared alike.
+    optimizer state of the plan, so that both are compared alike: the question's, or `taken`, the recipe's.
     """
 
     name: str
@@ -55,6 +55,7 @@ class RecipeComparison:
     gain: float  # 0.1: the plan trains a tenth more tokens per second
     saved: Mapping[str, float]
     left_out: Mapping[str, str]
+    taken: str = ""  # the recipe's optimizer and gradient dtype, in words, where the plan has them
     own: OwnState | None = None  # of the recipe, where the question states no optimizer
 
     @property
@@ -64,9 +65,18 @@ class RecipeComparison:
 
 
 def compare_with_recipe(
-    job: Job, found: RecipePlan, plan: Strategy, *, spread: MemorySpread, filled_share: float = 1.0
+    job: Job,
+    found: RecipePlan,
+    plan: Strategy,
+    *,
+    spread: MemorySpread,
+    filled_share: float = 1.0,
+    taken: str = "",
 ) -> RecipeComparison | None:
-    """The comparison at the job's batch; None if the recipe's replicas do not divide it."""
+    """The comparison at the job's batch; None if the recipe's replicas do not divide it.
+
+    `taken` is the recipe's state in words, where the job has it without a user's stating it.
+    """
     strategy = fit_micro_batch(found.strategy, int(job.global_batch))
     if strategy is None:
         return None
@@ -85,7 +95,7 @@ def compare_with_recipe(
         gain=step_s / plan_s - 1.0,
         saved={name: float(each[0] - each[1]) / step_s for name, each in result.time_s.items()},
         left_out={each.name: each.value for each in found.unexpressed},
-        own=_own_state(job, recipe, strategy, spread),
+        taken=taken, own=_own_state(job, recipe, strategy, spread),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ software and optimizer are the question's. Where the recipe's micro batch does n
 largest divisor that does is taken.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,7 +18,12 @@ from trainwright.model.graph import Graph
 from trainwright.model.load import load_entry
 from trainwright.plan.strategy import CHOICES, PRECISIONS, Strategy, stack_strategies
 from trainwright.search.find import Question, fit_micro_batch, runs
-from trainwright.search.nearest_recipe import RecipeCase, is_close, ranked_recipes
+from trainwright.search.nearest_recipe import (
+    RecipeCase,
+    is_close,
+    is_same_case,
+    ranked_recipes,
+)
 from trainwright.search.published_recipe import PublishedRecipe, load_recipes
 from trainwright.search.recipe_strategy import UnexpressedSetting, strategy_of
 from trainwright.search.space import KNOBS, layer_count
@@ -41,12 +46,16 @@ class RecipePlan:
     is_candidate: bool
 
 
-def recipe_plan(question: Question) -> RecipePlan | None:
-    """The nearest recipe that is a plan for a question; None if none is close enough."""
+def recipe_plans(question: Question, *, same_case: bool = False) -> Iterator[RecipePlan]:
+    """The recipes that are close enough and plans for a question, the nearest first.
+
+    With `same_case`, only those of the question's software, device, device count, sequence length and
+    precision.
+    """
     job = question.job
     model = _catalog_model(job.graph)
     if not model:
-        return None
+        return
     precisions = [PRECISIONS[each] for each in question.fixed.get("precision", ())]
     case = RecipeCase(
         model=model, device=job.cluster.device, devices=job.cluster.count, seq=job.seq,
@@ -54,7 +63,7 @@ def recipe_plan(question: Question) -> RecipePlan | None:
         global_batch=question.batches[0] if len(question.batches) == 1 else None,
     )  # fmt: skip
     for match in ranked_recipes(case):
-        if not is_close(match.recipe, case):
+        if not is_close(match.recipe, case) or (same_case and not is_same_case(match.recipe, case)):
             continue
         try:
             found = strategy_of(match.recipe, job.cluster.count)
@@ -64,16 +73,15 @@ def recipe_plan(question: Question) -> RecipePlan | None:
         if precisions and strategy.precision not in precisions:
             strategy = replace(strategy, precision=precisions[0])
         if any(_is_legal(job, strategy, batch) for batch in question.batches):
-            return RecipePlan(
+            yield RecipePlan(
                 recipe=match.recipe, strategy=strategy, differences=match.differences,
                 unexpressed=found.unexpressed, is_candidate=_is_allowed(question, strategy),
             )  # fmt: skip
-    return None
 
 
 def with_recipe(question: Question) -> tuple[Question, RecipePlan | None]:
     """The question with the nearest recipe among its candidates, and that recipe."""
-    found = recipe_plan(question)
+    found = next(recipe_plans(question), None)
     if found is None or not found.is_candidate:
         return question, found
     return replace(question, published=found.strategy), found

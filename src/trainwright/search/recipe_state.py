@@ -29,6 +29,9 @@ OWN_STATE: Mapping[str, str] = MappingProxyType(
 # Optimizers as recipes name them; the others are Adam.
 _OPTIMIZERS = MappingProxyType({"dist_muon": "muon", "muon": "muon", "decoupled_lionw": "lion", "sgd": "sgd"})
 _AWARE = MappingProxyType({"": "precision-aware", "fp32": "precision-aware", "bf16": "precision-aware-bf16"})
+_ADAMW_BY_MOMENTS: Mapping[tuple[str, ...], str] = MappingProxyType(
+    {("bf16", "fp32"): "adamw-mu-bf16", ("bf16", "bf16"): "adamw-bf16"}
+)
 # Bytes of a layer's weight by kind of scaling, where they differ from the stack's for the precision. A tensor
 # has one scale, and Blackwell multiplies either layout of it, so there is one copy; Hopper has a transpose.
 # NVIDIA/TransformerEngine, performance_considerations.rst:96-110 and linear.py:467-490.
@@ -71,6 +74,27 @@ def recipe_stack(recipe: PublishedRecipe, stack: Stack, family: str) -> Stack:
     )
 
 
+def state_options(recipe: PublishedRecipe, stack: Stack) -> tuple[str, str]:
+    """A recipe's optimizer and gradient dtype as `--optimizer` and `--grad-dtype` state them.
+
+    Empty where they are the stack's own, or where the stack has no such setting; of a recipe with its
+    defaults filled in.
+    """
+    able, name = stack.capability, _listed_optimizer(recipe)
+    optimizer = name if name in able.optimizers and name != able.optimizers[0] else ""
+    dtype = recipe.grad_dtype if recipe.grad_dtype in able.grad_dtypes else ""
+    size = GRADIENT_BYTES.get(dtype)
+    return optimizer, "" if (stack.gradient_bytes, stack.reduce_bytes) == (size, size) else dtype
+
+
+def _listed_optimizer(recipe: PublishedRecipe) -> str:
+    """The catalog's name for a recipe's optimizer, with the dtypes of AdamW's moments."""
+    name = optimizer_name(recipe)
+    if name != "adamw":
+        return name
+    return _ADAMW_BY_MOMENTS.get(tuple(each or "fp32" for each in _moments(recipe)), name)
+
+
 def render_state(recipe: PublishedRecipe) -> str:
     """A recipe's own state in words; of a recipe with its defaults filled in."""
     return ", ".join(_state_words(recipe))
@@ -95,8 +119,11 @@ def _with_dtypes(recipe: PublishedRecipe, choice: OptimizerChoice) -> OptimizerC
     if choice.moments != 2 or recipe.precision_aware:
         return choice
     inherited = "bf16" if recipe.other.get("weight_dtype") == "bf16" else "fp32"
-    moments = (recipe.exp_avg_dtype or inherited, recipe.exp_avg_sq_dtype or inherited)
-    return replace(choice, moment_bytes=sum(GRADIENT_BYTES[each] for each in moments))
+    return replace(choice, moment_bytes=sum(GRADIENT_BYTES[each or inherited] for each in _moments(recipe)))
+
+
+def _moments(recipe: PublishedRecipe) -> tuple[str, str]:
+    return recipe.exp_avg_dtype, recipe.exp_avg_sq_dtype
 
 
 def _weight_bytes(recipe: PublishedRecipe, stack: Stack, family: str) -> float | None:

@@ -43,8 +43,13 @@ def find_winner(question: Question) -> tuple[Found, Candidates]:
     """
     question = replace(question, top=1, families=min(question.families, 1))
     found = find_plans(question)
+    return found, first_plan(question, found)
+
+
+def first_plan(question: Question, found: Found) -> Candidates:
+    """The first plan of the ranking of what was found: empty if nothing fits."""
     families = find_families(question, found) if question.families else ()
-    return found, families[0].representative if families else found.best.take(slice(0, 1))
+    return families[0].representative if families else found.best.take(slice(0, 1))
 
 
 def find_families(question: Question, found: Found) -> tuple[PlanFamily, ...]:

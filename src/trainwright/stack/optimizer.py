@@ -40,6 +40,10 @@ _PRECISION_AWARE = "NVIDIA/Megatron-LM@d98e8a64, core/optimizer/optimizer_config
 _ADAMW = "Loshchilov and Hutter 2019, arXiv:1711.05101: two moments"
 _LISTED = (
     OptimizerChoice(name="adamw", moments=2, moment_bytes=ADAM_BYTES, source=_ADAMW),
+    OptimizerChoice(
+        name="adamw-mu-bf16", moments=2, moment_bytes=6.0,
+        source=f"{_ADAMW}, the first one in bf16 (optax, mu_dtype)",
+    ),
     OptimizerChoice(name="adamw-bf16", moments=2, moment_bytes=4.0, source=f"{_ADAMW}, in bf16"),
     OptimizerChoice(
         name="adamw-8bit", moments=2, moment_bytes=2.0 * (1.0 + 4.0 / 2048),

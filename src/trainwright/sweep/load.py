@@ -7,6 +7,7 @@ from typing import Any
 
 from trainwright.cluster.load import build_cluster, load_cluster
 from trainwright.cluster.types import Cluster
+from trainwright.cost.expert_imbalance import parse_imbalance
 from trainwright.cost.load import load_constants
 from trainwright.cost.memory_risk import DEFAULT_RISK, parse_risk
 from trainwright.errors import BadInput, UnknownName
@@ -25,8 +26,8 @@ from trainwright.units import parse_quantity
 
 KEYS = (
     "name", "model", "cluster", "stack", "cost", "seq", "batch", "batch_tokens", "batch_tolerance",
-    "precision", "optimizer", "grad_dtype", "oom_risk", "electricity", "strategy", "axis", "where", "search",
-    "rows", "objective", "columns", "chunk",
+    "precision", "optimizer", "grad_dtype", "expert_imbalance", "oom_risk", "electricity", "strategy", "axis",
+    "where", "search", "rows", "objective", "columns", "chunk",
 )  # fmt: skip
 EXAMPLES = Path(__file__).parents[1] / "catalog" / "sweeps"
 COSTS = ("calibrated", "roofline")  # measured times are of one machine, and a sweep is of many
@@ -114,11 +115,17 @@ def _setting(table: Mapping[str, Any], folder: Path | None) -> Setting:
         precision=_text(table, "precision", ""),
         optimizer=_named(table, "optimizer", OPTIMIZERS),
         grad_dtype=_named(table, "grad_dtype", GRADIENT_BYTES),
+        expert_imbalance=_imbalance(table),
         oom_risk=parse_risk(str(table.get("oom_risk", DEFAULT_RISK)), "sweep oom_risk"),
         strategy=knobs,
         most=most,
         dollars_per_kwh=parse_quantity(price, "$/kWh", "sweep electricity") if price is not None else 0.0,
     )
+
+
+def _imbalance(table: Mapping[str, Any]) -> float:
+    stated = table.get("expert_imbalance")
+    return 0.0 if stated is None else parse_imbalance(str(stated), "sweep expert_imbalance")
 
 
 def _named(table: Mapping[str, Any], key: str, known: Mapping[str, object]) -> str:

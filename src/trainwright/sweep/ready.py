@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.cost.chosen_optimizer import check_optimizer, with_optimizer
+from trainwright.cost.expert_imbalance import check_imbalance
 from trainwright.cost.load import Interval, load_constants
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
@@ -95,7 +96,10 @@ def build_question(setting: Setting, objective: str) -> tuple[Question, Interval
     source = build_source(setting.cost, "", cluster, constants, setting.stack)
     stated = (setting.optimizer, setting.grad_dtype)
     check_optimizer(source.stack.capability, *stated, ("optimizer", "grad_dtype"), "stack")
-    source = replace(source, stack=with_optimizer(source.stack, *stated))
+    stack = replace(with_optimizer(source.stack, *stated), stated_imbalance=setting.expert_imbalance)
+    if setting.expert_imbalance:
+        check_imbalance(setting.expert_imbalance, graph, "expert_imbalance")
+    source = replace(source, stack=stack)
     seq = setting.seq or setting.model.max_seq
     batch = setting.batch or usual_batch(graph, cluster, seq)
     check_batch(batch, "sweep batch")

@@ -35,6 +35,7 @@ class Setting:
     precision: str = ""
     optimizer: str = ""
     grad_dtype: str = ""
+    expert_imbalance: float = 0.0  # routed tokens of the rank with most, of the mean; 0: the stack's
     oom_risk: float = DEFAULT_RISK  # the largest that a chosen strategy may have
     strategy: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)

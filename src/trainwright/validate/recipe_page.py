@@ -163,6 +163,13 @@ optimizer, dtypes of moments and gradients, low-precision weights and cross entr
 constants of the day, so run `make recipes` after `make calibrate`. Every recipe that could be checked is
 counted, and none is removed for failing. They come without measurements, so some may not run as stated.
 A recipe without a device count is not checked where it shards state over all devices, since their number
-decides on memory. `make recipe-winners` compares each with the first plan for its question.
-`report/recipe_risk.csv` has every row.
+decides on memory. `report/recipe_risk.csv` has every row.
+
+`make recipe-winners` compares each with the first plan for its question, with the default optimizer state of
+its software and with its own optimizer and gradient dtype. `plan` takes these two from a recipe of the same
+case (software or a relative of it, model, device, device count, sequence length, precision) if the recipe is
+within the memory limit with its own state and faster than every plan with the default state; the answer says
+so, and `--optimizer` or `--grad-dtype` forbid it. A recipe above the memory limit is not compared. Kernels of
+the loss, scaling of weights and balanced routing of a recipe are no settings of our plans: Megatron-LM
+refuses Transformer Engine's cross entropy, without which some recipes of Megatron-Bridge are above the limit.
 """.splitlines()

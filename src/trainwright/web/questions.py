@@ -66,6 +66,9 @@ class Subject(BaseModel):
     grad_dtype: Literal["fp32", "bf16"] | None = Field(
         default=None, description="of gradients as accumulated and reduced"
     )
+    expert_imbalance: Annotated[float, Field(ge=1.0, le=10_000.0, allow_inf_nan=False)] | None = Field(
+        default=None, description="routed tokens of the rank with most, relative to the mean", examples=[1.3]
+    )
 
     @model_validator(mode="after")
     def _one_model(self) -> "Subject":
@@ -93,6 +96,7 @@ class Subject(BaseModel):
         stated = {
             "batch": self.batch, "batch-tokens": self.batch_tokens, "batch-tolerance": self.batch_tolerance,
             "seq": self.seq, "stack": self.stack, "optimizer": self.optimizer, "grad-dtype": self.grad_dtype,
+            "expert-imbalance": self.expert_imbalance,
         }  # fmt: skip
         for name, value in stated.items():
             words += [f"--{name}", str(value)] if value is not None else []

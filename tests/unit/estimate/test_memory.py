@@ -265,5 +265,6 @@ def test_imbalance_of_experts_scales_activations_of_routed_tokens_alone() -> Non
     twice = memory(graph, strategy, expert_imbalance=2.0)["activations"]
     assert even < uneven < 1.5 * even  # attention and the residual stream do not grow
     assert twice - uneven == pytest.approx(uneven - even)
+    assert memory(graph, strategy, stated_imbalance=2.0)["activations"] == twice
     dense = build_graph(load_model("llama2-7b"))
     assert memory(dense, Strategy(dp=8), expert_imbalance=2.0) == memory(dense, Strategy(dp=8))

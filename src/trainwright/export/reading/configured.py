@@ -23,6 +23,7 @@ class Configured:
     model: str | None = None  # a name of the catalog
     optimizer: str = ""  # as stated; "": the stack's own
     grad_dtype: str = ""
+    expert_imbalance: str = ""  # as stated for a prediction; "": the stack's own
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()  # rules of the software that the configuration breaks, if they are known
 

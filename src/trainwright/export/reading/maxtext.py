@@ -6,7 +6,7 @@ from typing import Any
 
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
 from trainwright.export.canonical import canonical
-from trainwright.export.maxtext import CP_STRATEGIES, GRAD_DTYPES, REMAT
+from trainwright.export.maxtext import CP_STRATEGIES, FIRST_IN_BF16, GRAD_DTYPES, REMAT
 from trainwright.export.reading.configured import Configured, StatedSettings
 from trainwright.export.reading.known_settings import (
     load_known,
@@ -54,11 +54,11 @@ def read_maxtext(tree: Mapping[str, Any], text: str, source: str, stated: Stated
         strategy=canonical(strategy), global_batch=stated.global_batch or batch * rounds, stack="maxtext",
         seq=config.whole("max_target_length", _SEQ), model=None if stated.architecture else model,
         architecture=None if stated.architecture else found,
-        optimizer=named_optimizer(config.word("opt_type", "adamw"), "maxtext"),
+        optimizer=_optimizer(config),
         grad_dtype=_grad_dtype(config),
         notes=(
-            *matter_notes(known, values), *notes, *more,
-            *optimizer_note(config.word("opt_type", "adamw"), "maxtext"),
+            *matter_notes(known, _unpredicted(config, values)), *notes, *more,
+            *optimizer_note(_opt_type(config), "maxtext"),
             *_partial_notes(config, layers),
         ),
     )  # fmt: skip
@@ -173,6 +173,24 @@ def _precision(config: Config, stated: StatedSettings) -> tuple[str, tuple[str, 
     if dtype not in types:
         raise UnknownName(f"{config.source}: dtype", dtype, types)
     return types[dtype], ()
+
+
+def _optimizer(config: Config) -> str:
+    """The optimizer by our name, where it is not AdamW with moments in fp32."""
+    return FIRST_IN_BF16 if _first_in_bf16(config) else named_optimizer(_opt_type(config), "maxtext")
+
+
+def _opt_type(config: Config) -> str:
+    return config.word("opt_type", "adamw")
+
+
+def _first_in_bf16(config: Config) -> bool:
+    return _opt_type(config) == "adamw" and config.word("mu_dtype", "float32") == "bfloat16"
+
+
+def _unpredicted(config: Config, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings without `mu_dtype` where the optimizer's name says it."""
+    return {name: each for name, each in values.items() if name != "mu_dtype" or not _first_in_bf16(config)}
 
 
 def _grad_dtype(config: Config) -> str:

@@ -28,6 +28,7 @@ def read_own_answer(tree: Mapping[str, Any], source: str, stated: StatedSettings
         strategy=strategy, global_batch=batch, seq=seq, stack=str(tree.get("stack") or ""),
         model=_known_model(str(tree["model"])), notes=("The first plan of the answer is taken.",),
         optimizer=str(tree.get("optimizer") or ""), grad_dtype=str(tree.get("grad_dtype") or ""),
+        expert_imbalance=str(tree.get("expert_imbalance") or ""),
     )  # fmt: skip
 
 

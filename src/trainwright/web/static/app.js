@@ -84,12 +84,12 @@ async function unpacked(text) {
   }
   return new Blob(parts).text();
 }
-const OPTIMIZERS = ["adamw", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
+const OPTIMIZERS = ["adamw", "adamw-mu-bf16", "adamw-bf16", "adamw-8bit", "precision-aware", "precision-aware-bf16", "precision-aware-fp8", "muon", "adafactor", "sgd", "lion"];
 async function subject(question) {
   const body = { device: question.device || "h100", count: Number(question.count || 512) };
   if (question.config) body.config = JSON.parse(await unpacked(question.config)); else body.model = question.model || "llama3-70b";
   for (const key of ["network", "tokens", "precision", "stack", "batch_tokens", "optimizer", "grad_dtype"]) if (question[key]) body[key] = question[key];
-  if (question.price) body.price = Number(question.price);
+  for (const key of ["price", "expert_imbalance"]) if (question[key]) body[key] = Number(question[key]);
   for (const key of ["batch", "seq"]) if (question[key]) body[key] = Number(question[key]);
   if (severalSites(question)) { body.sites = Number(question.sites); for (const key of ["link", "link_latency"]) if (question[key]) body[key] = unspaced(question[key]); }
   const change = Object.fromEntries(RESOURCES.filter((each) => question[each] && Number(question[each]) !== 1).map((each) => [each, Number(question[each])]));
@@ -204,6 +204,7 @@ function subjectFields(question, known) {
     field("Software", select("stack", ["", ...names("stacks")], question.stack || "")),
     field("Optimizer", select("optimizer", ["", ...OPTIMIZERS], question.optimizer || "")),
     field("Gradients", select("grad_dtype", ["", "fp32", "bf16"], question.grad_dtype || "")),
+    field("Expert imbalance", el("input", { name: "expert_imbalance", type: "number", min: 1, step: "any", placeholder: "the software's", value: question.expert_imbalance || "" })),
     field("$ a device and hour", el("input", { name: "price", type: "number", min: 0, step: "any", value: question.price || "", placeholder: "the catalog's", inputmode: "decimal" })),
     siteFields(question),
   ];
@@ -294,6 +295,7 @@ async function planPage(question) {
 }
 function planAnswer(found, question, signal, more) {
   const best = found.plans[0], budget = best.budget, drawn = figures(found.figures);
+  question = { ...question, optimizer: found.optimizer || question.optimizer || "", grad_dtype: found.grad_dtype || question.grad_dtype || "" }; // of its plans, which may be a recipe's
   const stage = el("section", { id: "stages" });
   const rows = () => found.plans.map((each, index) => ({ rank: index + 1, strategy: each.strategy.text, variants: each.variants ?? 1, step_s: each.step_s, tokens_per_s: each.tokens_per_s, mfu: each.mfu, total_bytes: each.total_bytes, dollars_per_million_tokens: each.budget.dollars_per_million_tokens, joules_per_token: each.joules_per_token }));
   const columns = [
@@ -402,7 +404,7 @@ async function comparePage(question) {
   const lines = question.cases || "llama3-70b h100:512\nllama3-70b b200:256\nllama3-70b mi300x:512\nllama3-70b h100:512 tp=8 zero=1";
   const text = el("textarea", { name: "cases", spellcheck: "false", "aria-label": "One question a line: MODEL DEVICE:COUNT[xSITES][@NETWORK][@LINK] [KNOB=VALUE ...]", wrap: "off" });
   text.value = lines;
-  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, batch_tokens=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); update(true); } }, el("label", {}, "One a line: MODEL DEVICE:COUNT[@NETWORK] [KNOB=VALUE …], several sites like h100:64x2@10Gbps; also batch=, batch_tokens=, seq=, tokens=, precision=, stack=, optimizer=, grad_dtype=, expert_imbalance=, objective=", text), el("button", { class: "main", type: "submit" }, "Compare"));
   const traces = { predicted: null, measured: null }, measured = el("div", { id: "measured-answer" });
   const load = (name) => el("input", { type: "file", accept: ".json,application/json", id: name, onchange: async (event) => {
     try { traces[name] = spansOnly(await readTrace(event.target.files[0])); if (traces.predicted && traces.measured) measured.replaceChildren(...measuredAnswer(await ask("/api/compare", traces))); } catch (error) { measured.replaceChildren(problem(error)); }
@@ -429,7 +431,7 @@ function parseCase(line) {
   if (at.length) body.network = at.join("@");
   for (const knob of knobs) {
     const [name, value] = knob.split("=");
-    if (["batch", "seq"].includes(name)) body[name] = Number(value); else if (["batch_tokens", "tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
+    if (["batch", "seq", "expert_imbalance"].includes(name)) body[name] = Number(value); else if (["batch_tokens", "tokens", "precision", "stack", "optimizer", "grad_dtype", "objective"].includes(name)) body[name] = value; else body.fix.push(knob);
   }
   return body;
 }
