@@ -39,6 +39,7 @@ class BlockWork:
     repeated_sums: float = 0.0
     repeated_routes: float = 0.0  # exchanges with experts, one way
     repeated_attention: float = 0.0  # share of it
+    repeated_kernels: float = 0.0  # launched again, if a matmul is
     dense_parameters: float = 0.0
     expert_parameters: float = 0.0
 
@@ -207,7 +208,16 @@ class _BlockOnDevice:
             "repeated_sums": work.sums(TENSOR_DIMS),
             "repeated_routes": work.routes(),
             "repeated_attention": work.attention_share(),
+            "repeated_kernels": self._repeated_kernels(work.ops, by_region),
         }
+
+    def _repeated_kernels(self, ops: Iterable[Op], by_region: dict[str, dict[str, float]]) -> float:
+        launched, is_matmul = 0.0, False
+        for op in ops:
+            sizes = by_region[op.region if op.region in ("sequence", "experts") else "others"]
+            launched += self.compute.op_time(op, sizes).kernels
+            is_matmul |= op.kind in ("matmul", "grouped_matmul")
+        return launched if is_matmul else 0.0
 
     def _repeated_s(self, op: Op, freed: frozenset[str], by_region: dict[str, dict[str, float]]) -> float:
         """Of an operator that makes some of its results again, their share of its forward."""

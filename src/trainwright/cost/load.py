@@ -74,6 +74,7 @@ class Constants:
             capability=capability,
             fused_loss=capability.has_fused_loss(),
             expandable_segments=capability.expandable_segments,
+            flash_attention=capability.flash_attention,
         )
 
     def _numbers(self, name: str) -> Stack:
@@ -170,6 +171,8 @@ def _fields(value: Efficiency | Stack | Fabric | Interval | MemorySpread) -> dic
         "grad_dtype",
         "fused_loss",
         "expandable_segments",
+        "flash_attention",
+        "cuda_graphs",
         "kernels",
         "table",
         "buffered",
