@@ -36,15 +36,15 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
     "pace": 0.15, "traffic": 0.5, "send_s": 1.0, "tp_forward_overlap": 0.3, "op_s": 1.0, "step_s": 1.0,
-    "tp_overlap": 0.3, "dp_overlap": 0.3, "zero_overlap": 0.3, "pp_overlap": 0.3, "ep_overlap": 0.3,
+    "tp_overlap": 0.3, "dp_overlap": 0.3, "zero_overlap": 0.3, "pp_overlap": 0.3, "ep_overlap_share": 0.15,
     "cp_overlap": 0.3, "interference": 0.1,
 }  # fmt: skip
 # Fitted only where the prior sets them.
 OPTIONAL_SPREAD: Mapping[str, float] = {
     "pipeline_tp_s": 0.7, "pipeline_stall_s": 0.7, "zero_layer_s": 0.7, "outer_extra_s": 0.7,
-    "outer_share": 0.3,
+    "outer_share": 0.3, "route_launches": 0.3, "expert_launches": 0.3, "expert_bias_bytes": 0.5,
 }  # fmt: skip
-SHARES = frozenset(name for name in STACK_SPREAD if name.endswith("overlap")) | {"interference"}
+SHARES = frozenset(name for name in STACK_SPREAD if "overlap" in name) | {"interference"}
 
 
 def _parameters(dataset: Dataset, prior: Constants, rows: Mask) -> tuple[Parameter, ...]:

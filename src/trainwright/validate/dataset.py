@@ -21,6 +21,7 @@ from trainwright.plan.recompute_modules import selective_of
 from trainwright.plan.strategy import RECOMPUTES, SCHEDULES, Strategies, join_strategies
 from trainwright.search.space import Space, legal_strategies
 from trainwright.stack.load import stack_name as catalog_stack
+from trainwright.validate.row_experts import with_experts
 from trainwright.validate.rows import Case, Row, parse_case
 
 Array = NDArray[np.float64]
@@ -195,7 +196,7 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
         expandable_segments=case.expandable_segments,
         activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
     )
-    stack = with_optimizer(stack, case.optimizer, case.grad_dtype)
+    stack = with_experts(with_optimizer(stack, case.optimizer, case.grad_dtype), case.experts)
     return Job(
         graph=case.graph,
         cluster=case.cluster,
@@ -244,6 +245,7 @@ def _group_key(case: Case) -> object:
         case.fused_loss,
         case.is_eager,
         case.expandable_segments,
+        case.experts,
     )
 
 

@@ -63,10 +63,14 @@ def row_software(row: Row, framework: str, model: str) -> RowSoftware:
 
 
 def release_date(release: str) -> str:
-    """The year and month that a release's text states, as `2025-06` (`2025` without a month), or nothing."""
+    """The year and month that a release's text states, as `2025-06` (`2025` without a month), or nothing.
+
+    NVIDIA's containers are named by both: NeMo 26.02.01, dgxc v25.05.
+    """
     found = re.search(r"(20\d\d)(?:-?(0[1-9]|1[0-2]))?(?!\d{3})", release)
     if not found:
-        return ""
+        container = re.search(r"\b(?:nemo|pytorch|dgxc) v?(2\d)\.(0[1-9]|1[0-2])\b", release.lower())
+        return f"20{container[1]}-{container[2]}" if container else ""
     return f"{found[1]}-{found[2]}" if found[2] else found[1]
 
 

@@ -24,8 +24,10 @@ from trainwright.plan.recompute_policies import (
 )
 from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.search.space import layer_count
+from trainwright.stack.load import capability_of
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
-from trainwright.validate.row_software import row_software
+from trainwright.validate.row_experts import STACKS_OWN, RowExperts, row_experts
+from trainwright.validate.row_software import release_date, row_software
 
 Row = Mapping[str, str]
 
@@ -72,6 +74,7 @@ class Case:
     fused_loss: bool | None = None
     is_eager: bool = False
     expandable_segments: bool = False
+    experts: RowExperts = STACKS_OWN
 
 
 def parse_case(row: Row, own: Cluster | None = None) -> Case:
@@ -85,11 +88,13 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
     graph = _graph(row)
     _refuse_unmodelled(row)
     software = row_software(row, framework, graph.name)
+    cluster = _cluster(row, devices, own)
+    date = release_date(_text(row, "release"))
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
         graph=graph,
-        cluster=_cluster(row, devices, own),
+        cluster=cluster,
         framework=framework,
         attention=_attention(row),
         fused_norms="rms kernel" in _kernel(row),
@@ -104,6 +109,7 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
         expandable_segments=software.expandable_segments,
+        experts=row_experts(row, capability_of(framework), date, graph.name, cluster.device.name),
     )
 
 
