@@ -43,8 +43,9 @@ def round_cluster(count: int, node: int = 8, device: Device | None = None) -> Cl
 
 def perfect(**changes: Any) -> Efficiency:
     """A device that reaches its datasheet at every shape, with no latency."""
+    nothing = ("depth", "tile_penalty", "attention_length")
     ideal: dict[str, Any] = {
-        field.name: 0.0 if field.name.endswith("_s") or field.name in ("depth", "tile_penalty") else 1.0
+        field.name: 0.0 if field.name.endswith("_s") or field.name in nothing else 1.0
         for field in fields(Efficiency)
         if field.type in (float, "float")
     }

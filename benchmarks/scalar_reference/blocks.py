@@ -39,6 +39,7 @@ class BlockWork:
     repeated_sums: float = 0.0
     repeated_routes: float = 0.0  # exchanges with experts, one way
     repeated_attention: float = 0.0  # share of it
+    repeated_kernels: float = 0.0  # launched again, if a matmul is
     dense_parameters: float = 0.0
     expert_parameters: float = 0.0
 
@@ -114,10 +115,10 @@ def model_work(job: Job, strategy: Strategy) -> ModelWork:
 
 
 def expert_slowdown(job: Job, strategy: Strategy) -> float:
-    """A stated imbalance above the stack's own makes ranks that exchange tokens slower in proportion."""
-    if strategy.ep == 1:
+    """Ranks that exchange tokens are slower or faster as a stated imbalance is to the stack's own."""
+    if strategy.ep == 1 or not job.stack.stated_imbalance:
         return 1.0
-    return max(1.0, job.stack.stated_imbalance / job.stack.expert_imbalance)
+    return job.stack.stated_imbalance / job.stack.expert_imbalance
 
 
 def block_work(job: Job, strategy: Strategy, segment: Segment) -> BlockWork:
@@ -225,7 +226,16 @@ class _BlockOnDevice:
             "repeated_sums": work.sums(TENSOR_DIMS),
             "repeated_routes": work.routes(),
             "repeated_attention": work.attention_share(),
+            "repeated_kernels": self._repeated_kernels(work.ops, by_region),
         }
+
+    def _repeated_kernels(self, ops: Iterable[Op], by_region: dict[str, dict[str, float]]) -> float:
+        launched, is_matmul = 0.0, False
+        for op in ops:
+            sizes = by_region[op.region if op.region in ("sequence", "experts") else "others"]
+            launched += self.compute.op_time(op, sizes).kernels
+            is_matmul |= op.kind in ("matmul", "grouped_matmul")
+        return launched if is_matmul else 0.0
 
     def _repeated_s(self, op: Op, freed: frozenset[str], by_region: dict[str, dict[str, float]]) -> float:
         """Of an operator that makes some of its results again, their share of its forward."""

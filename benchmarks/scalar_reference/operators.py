@@ -1,7 +1,7 @@
 """The time of one operator on one device."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from trainwright.cluster.types import DTYPE_BYTES
@@ -14,6 +14,7 @@ Sizes = Mapping[str, float]  # of every dim, as one device holds it
 KERNELS = {"gather": 2, "loss": 6, "permute": 6}  # that an operator launches; one, unless stated
 ROUTER_KERNELS = 8  # more, for the operator that chooses experts
 UNFUSED_ATTENTION_KERNELS = 6
+PREPROCESSED = 0.5  # of a permutation's launches, those before tokens move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class OpTime:
     forward_s: float
     dgrad_s: float
     wgrad_s: float = 0.0
-    kernels: int = 1
+    kernels: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,31 @@ class Compute:
         return self.job.cluster.device.memory[0].bytes_per_s * self.job.efficiency.memory
 
     def op_time(self, op: Op, sizes: Sizes) -> OpTime:
-        """Of one operator whose dims have these sizes on the device."""
+        """Of one operator whose dims have these sizes; ranks wait for the one with most tokens."""
+        time, times = self._even_time(op, sizes), self.job.stack.expert_imbalance
+        kernels = self._launches(op, sizes, time.kernels)
+        if op.region != "experts":
+            return replace(time, kernels=kernels)
+        return OpTime(
+            forward_s=times * time.forward_s, dgrad_s=times * time.dgrad_s, wgrad_s=times * time.wgrad_s,
+            kernels=kernels,
+        )  # fmt: skip
+
+    def _launches(self, op: Op, sizes: Sizes, kernels: float) -> float:
+        """In one direction, outside of CUDA graphs; `kernels` are those of the operator itself."""
+        stack, graphs = self.job.stack, self.job.stack.cuda_graphs
+        if "full_iteration" in graphs:
+            return 0.0
+        if op.kind == "grouped_matmul":
+            return kernels + stack.expert_launches * max(sizes["experts"], 1.0)
+        if op.kind == "permute" and op.region == "experts":
+            counted = kernels + stack.route_launches / 2.0
+            return counted * (1.0 - PREPROCESSED) if "moe_preprocess" in graphs else counted
+        if op.kind == "matmul" and "experts" in op.output.dims:
+            return 0.0 if "moe_router" in graphs else kernels
+        return 0.0 if "attn" in graphs and op.region in ("attention", "sequence") else kernels
+
+    def _even_time(self, op: Op, sizes: Sizes) -> OpTime:
         if op.kind in ("matmul", "grouped_matmul"):
             return self._matmul(op, sizes)
         if op.kind == "product":
@@ -61,22 +86,26 @@ class Compute:
 
     def _matmul(self, op: Op, sizes: Sizes) -> OpTime:
         m, n, k = matmul_shape(op, sizes)
-        groups = 1.0
+        groups, grouped_s, bias_bytes = 1.0, 0.0, 0.0
         if op.kind == "grouped_matmul":
             groups = max(sizes["experts"], 1.0)
             m, n = sizes["expert_rows"] / groups, n / groups
+            grouped_s = self.job.efficiency.group_s * (groups - 1.0)
+            is_biased = any(not set(op.contracted) <= set(weight.dims) for weight in op.weights)
+            bias_bytes = self.job.stack.expert_bias_bytes * m * n * groups if is_biased else 0.0
         narrow = self.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
         dtype = self.precision if narrow else self.wide
         # Inputs and results are read in 16 bit and written in 8, scales included: 4 bytes, half each way.
         cast_s = 2.0 * groups * (m * k + m * n) / self.memory_bytes_per_s if narrow else 0.0
+        more_s = cast_s + bias_bytes / self.memory_bytes_per_s + grouped_s
         # A weight gradient is added to the sum over microbatches: read and written.
         summed = 2.0 * self.job.stack.gradient_bytes
         share = self.job.stack.routed_pace if op.kind == "grouped_matmul" else 1.0
         return OpTime(
-            forward_s=self.gemm_s(m, n, k, groups, dtype, share=share) + cast_s,
-            dgrad_s=self.gemm_s(m, k, n, groups, dtype, share=share) + cast_s,
-            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed, share=share),
-            kernels=1 + (ROUTER_KERNELS if "experts" in op.output.dims else 0),
+            forward_s=self.gemm_s(m, n, k, groups, dtype, share=share) + more_s,
+            dgrad_s=self.gemm_s(m, k, n, groups, dtype, share=share) + more_s,
+            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed, share=share) + grouped_s,
+            kernels=1 + (ROUTER_KERNELS if op.kind == "matmul" and "experts" in op.output.dims else 0),
         )
 
     def _product(self, op: Op, sizes: Sizes) -> OpTime:
@@ -144,6 +173,9 @@ class Compute:
         flops = 2.0 * sequences * queries * met * width
         waves = sequences * ceil(queries / 128) / device.compute_units
         rate = device.peak(self.wide) * self.pace * waves / (waves + 1.2)
+        rate *= keys / (keys + e.attention_length)
+        if self.job.stack.flash_attention == 2:
+            rate *= e.attention_fa2
         return OpTime(
             forward_s=flops / (rate * e.attention_forward) + e.kernel_s,
             dgrad_s=2.5 * flops / (rate * e.attention_backward) + e.kernel_s,

@@ -33,9 +33,12 @@ class Efficiency:
     depth: float = 64.0  # contracted length at which a product reaches half of its rate
     tile_penalty: float = 0.3  # rate lost by small output tiles
     kernel_s: float = 3e-6  # fill and drain of a kernel
+    group_s: float = 0.0  # the same of each further expert's product in a grouped one
     memory: float = 0.80  # of memory bandwidth, streaming kernels
     attention_forward: float = 0.55  # fused attention, of the 16-bit peak, causal FLOPs
     attention_backward: float = 0.42
+    attention_length: float = 0.0  # keys of a query at which fused attention reaches half of its rate
+    attention_fa2: float = 1.0  # rate of FlashAttention-2, of the device's own kernels (cuDNN, version 3)
     inner_link: float = (
         0.0  # of the innermost level's bandwidth, where one's own machine says; 0: its fabric's
     )
@@ -66,6 +69,7 @@ class Stack:
 
     name: str
     attention: Literal["flash", "unfused"] = "flash"
+    flash_attention: int = 3  # version of its fused kernels, or cuDNN of its age; 2 has Ampere's instructions
     pace: float = 1.0  # share of the kernels' rate that is kept inside a training step
     # Factors of the pace: by device family (`hopper`), and by family and precision (`hopper fp8`) ...
     family_levels: Mapping[str, float] = field(default_factory=dict)
@@ -76,6 +80,10 @@ class Stack:
     release: str = ""  # the month of the software, as `2026-02`; "": the newest that is known
     traffic: float = 1.0  # memory traffic of element-wise work, relative to one fused pass
     op_s: float = 8e-6  # host time to launch one operator
+    route_launches: float = 0.0  # of operators around the permutation of routed tokens, in each direction
+    expert_launches: float = 0.0  # per expert of a rank and product; 0: one grouped kernel for all
+    expert_bias_bytes: float = 0.0  # moved per result of an expert's product that has a bias; 0: fused
+    cuda_graphs: tuple[str, ...] = ()  # captured: attn, moe_router, moe_preprocess, or full_iteration
     step_s: float = 0.01  # per step: data, logging, gradient norm, synchronisation
     pipeline_tp_s: float = 0.0  # lost per layer, microbatch and tensor-parallel rank beside pending sends
     pipeline_stall_s: float = (
@@ -94,7 +102,8 @@ class Stack:
     outer_share: float = 1.0  # of the outer links' achieved bandwidth that its collectives reach
     outer_extra_s: float = 0.0  # latency per hop on outer links beyond the fabric's
     pp_overlap: float = 0.0
-    ep_overlap: float = 0.0
+    ep_overlap: float = 0.0  # share of exchanges with experts that hides behind another microbatch
+    ep_overlap_share: float = 0.8  # the same in a run that overlaps them (combined 1F1B)
     ep_dedupe: bool = False  # a token crosses to a node once, however many of its experts are there (DeepEP)
     cp_overlap: float = 0.7
     interference: float = 0.15  # seconds that compute loses per second of communication behind it
@@ -116,7 +125,7 @@ class Stack:
     gathered_inputs: float = (
         0.0  # share of inputs gathered over tensor-parallel ranks that are kept whole (without a pipeline)
     )
-    expert_imbalance: float = 1.0  # routed tokens of the rank that has most, of the mean: in its activations
+    expert_imbalance: float = 1.0  # routed tokens of the rank that has most, of the mean
     stated_imbalance: float = 0.0  # what a user states instead; 0: the stack's own
     workspace: float = 1.0  # activations of the layer being worked on, relative to what it saves
     fragmentation: float = 0.06  # of the allocated bytes
@@ -148,8 +157,8 @@ class Stack:
 
     @property
     def expert_slowdown(self) -> float:
-        """How much longer experts and their all-to-alls take than as fitted, where ranks exchange tokens."""
-        return max(self.routed_imbalance / self.expert_imbalance, 1.0)
+        """How much longer experts and their all-to-alls take than with the stack's own imbalance."""
+        return self.routed_imbalance / self.expert_imbalance
 
     @property
     def reserve_share(self) -> float:

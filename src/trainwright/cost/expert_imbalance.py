@@ -1,9 +1,9 @@
 """The imbalance of experts that a user states.
 
 It is the number of routed tokens of the rank that has most, relative to the mean over ranks, and scales the
-activations of routed tokens. Times were fitted to runs with the imbalance that they had, so only a stated
-imbalance above the stack's own makes the operators of experts and their all-to-alls longer: by the ratio of
-the two, where experts are spread over ranks (ep above 1).
+activations of routed tokens. Times have the stack's own imbalance; a stated one makes the operators of
+experts and their all-to-alls longer or shorter by the ratio of the two, where experts are spread over ranks
+(ep above 1).
 """
 
 from trainwright.cost.constants import Stack
@@ -38,9 +38,8 @@ def render_imbalance(stack: Stack) -> str:
     if not stack.stated_imbalance:
         return ""
     slowdown = stack.expert_slowdown
-    longer = f"{slowdown:.3g} times as long where ep is above 1"
-    effect = longer if slowdown > 1.0 else "as long as without it"
+    effect = f"{slowdown:.3g} times as long as with the stack's own, {stack.expert_imbalance:g}"
     return (
         f"Expert imbalance {stack.stated_imbalance:g} (routed tokens of the rank with most, of the mean): "
-        f"experts and their all-to-alls take {effect}."
+        f"where ep is above 1, experts and their all-to-alls take {effect}."
     )

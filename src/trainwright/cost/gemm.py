@@ -23,6 +23,7 @@ class MatrixUnit:
     depth: float  # contracted length at which half of the rate is reached
     tile_penalty: float  # share of the rate lost per relative loss of tile intensity
     overhead_s: float  # fill and drain of one kernel
+    group_s: float = 0.0  # the same of one more product among several
     buffer_bytes: float = np.inf  # on chip; what does not fit there is read again
 
 
@@ -53,7 +54,8 @@ def gemm_time_s(
     compute_s = best / (unit.peak_flops_per_s * unit.efficiency)
     written = element_bytes if result_bytes is None else result_bytes
     traffic = gemm_traffic_bytes((m, n, k, groups), element_bytes, written, unit.buffer_bytes)
-    return np.maximum(compute_s, traffic / unit.memory_bytes_per_s) + unit.overhead_s
+    busy_s = np.maximum(compute_s, traffic / unit.memory_bytes_per_s)
+    return np.asarray(busy_s + unit.overhead_s + unit.group_s * (groups - 1.0))
 
 
 def gemm_traffic_bytes(

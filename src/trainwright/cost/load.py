@@ -77,6 +77,7 @@ class Constants:
             capability=capability,
             fused_loss=capability.has_fused_loss(),
             expandable_segments=capability.expandable_segments,
+            flash_attention=capability.flash_attention,
         )
 
     def _numbers(self, name: str) -> Stack:
@@ -179,6 +180,8 @@ def _fields(value: Efficiency | Stack | Fabric | MemorySpread) -> dict[str, obje
         "stated_imbalance",
         "fused_loss",
         "expandable_segments",
+        "flash_attention",
+        "cuda_graphs",
         "kernels",
         "table",
         "buffered",

@@ -1,7 +1,7 @@
 """The time of one operator, forward and backward, over arrays of shapes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ _KERNELS: Mapping[str, float] = {
     "gather": 2.0, "loss": 6.0, "permute": 6.0,
 }  # fmt: skip
 _UNFUSED_ATTENTION_KERNELS = 6.0
+# Where CUDA graphs stand for launches: Megatron-Core's scopes, and the share of a permutation's launches
+# that its preprocessing makes (counts and offsets of each expert's tokens).
+WHOLE_STEP_GRAPH = "full_iteration"
+_PREPROCESSED = 0.5
 ROW_STATE_BYTES = 4.0  # of a table's row: the moment of row-wise Adagrad, in fp32
 _ROUTER_KERNELS = 8.0
 # Bytes of an input that a linear keeps quantized; nvfp4 has a scale of one byte per 16 elements.
@@ -62,8 +66,8 @@ class Machine:
         """Bytes of an activation element."""
         return DTYPE_BYTES[self.wide]
 
-    def matrix_unit(self, dtype: str, share: float = 1.0) -> MatrixUnit:
-        """The matrix unit at one dtype, at a share of the pace."""
+    def matrix_unit(self, dtype: str, *, share: float = 1.0, grouped: bool = False) -> MatrixUnit:
+        """The matrix unit at one dtype and share of the pace; `grouped`, of products with operands apart."""
         e = self.efficiency
         reached: float | Array = {"fp8": e.gemm_fp8, "fp4": e.gemm_fp4}.get(dtype, e.gemm)
         if reached != e.gemm:  # a device without the dtype works in 16 bit
@@ -76,6 +80,7 @@ class Machine:
             depth=e.depth,
             tile_penalty=e.tile_penalty,
             overhead_s=e.kernel_s,
+            group_s=e.group_s if grouped else 0.0,
             buffer_bytes=self.buffer_bytes,
         )
 
@@ -92,12 +97,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTime:
-    """Device seconds of one operator: forward, gradients of its inputs and of its weights; and kernels."""
+    """Device seconds of one operator: forward, gradients of its inputs and of its weights; and what the host
+    launches for it in each direction.
+    """
 
     forward_s: Array
     data_s: Array
     weight_s: Array
-    kernels: float
+    kernels: Array
 
     def scaled(self, factor: Array | float) -> "OpTime":
         """The operator with as many kernels, each `factor` times as long."""
@@ -110,8 +117,16 @@ class OpTime:
 def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """The time of `op` whose dims have the given (already split) sizes on one device."""
     if machine.efficiency.kernels is not None:
-        return _measured(op, sizes, machine, machine.efficiency.kernels)
-    return _TIMES[op.kind](op, sizes, machine)
+        time = _measured(op, sizes, machine, machine.efficiency.kernels)
+    else:
+        time = _TIMES[op.kind](op, sizes, machine)
+    times = machine.stack.expert_imbalance
+    if op.region != "experts" or times == 1.0:
+        return time
+    # The others wait for the rank that has most of the routed tokens.
+    return replace(
+        time, forward_s=times * time.forward_s, data_s=times * time.data_s, weight_s=times * time.weight_s
+    )
 
 
 def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTime:
@@ -121,7 +136,7 @@ def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTim
     own_s = kernels.profile.operator_s * kernels.times
     none = np.zeros(1)
     # Where no time of an operator is known, the stack's host pays for its kernels.
-    launched = 0.0 if own_s else _KERNELS[op.kind]
+    launched = np.full(1, 0.0 if own_s else _KERNELS[op.kind])
     if op.kind in ("matmul", "grouped_matmul", "product"):
         rates = (device.peak(_product_dtype(op, machine)), rates[1])
         m, n, k, groups = _product_shape(op, sizes)
@@ -200,22 +215,55 @@ def _product_shape(op: Op, sizes: Sizes) -> tuple[Array, Array, Array, Array]:
 def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     dtype = _product_dtype(op, machine)
     narrow = dtype != machine.wide
-    unit = machine.matrix_unit(dtype, _routed_share(op, machine.stack))
+    grouped = op.kind == "grouped_matmul"
+    unit = machine.matrix_unit(dtype, share=_routed_share(op, machine.stack), grouped=grouped)
     size = DTYPE_BYTES[dtype]
     m, n, k, groups = _product_shape(op, sizes)
     cast_s = (m * k + m * n) * groups * 4.0 / machine.memory_bytes_per_s if narrow else np.zeros(1)
+    beside_s = 0.5 * cast_s + _expert_bias_s(op, m * n * groups, machine)
     return OpTime(
-        forward_s=gemm_time_s(unit, m, n, k, groups, size) + 0.5 * cast_s,
-        data_s=gemm_time_s(unit, m, k, n, groups, size) + 0.5 * cast_s,
+        forward_s=gemm_time_s(unit, m, n, k, groups, size) + beside_s,
+        data_s=gemm_time_s(unit, m, k, n, groups, size) + beside_s,
         # Weight gradients are added to what earlier microbatches left: read and written.
         weight_s=gemm_time_s(unit, k, n, m, groups, size, 2.0 * machine.stack.gradient_bytes),
-        kernels=_KERNELS[op.kind] + (_ROUTER_KERNELS if "experts" in op.output.dims else 0.0),
+        kernels=_launches(op, machine.stack, groups),
     )
 
 
 def _routed_share(op: Op, stack: Stack) -> float:
     """What an operator keeps of the pace of others: work on routed tokens is slower than its shapes say."""
     return stack.routed_pace if op.kind in ("grouped_matmul", "permute") else 1.0
+
+
+def _expert_bias_s(op: Op, elements: Array, machine: Machine) -> Array:
+    """What biases of experts add in one direction where the stack does not fuse them."""
+    biased = op.kind == "grouped_matmul" and len(op.weights) > sum(
+        set(op.contracted) <= set(weight.dims) for weight in op.weights
+    )
+    return elements * machine.stack.expert_bias_bytes * biased / machine.memory_bytes_per_s
+
+
+def _launches(op: Op, stack: Stack, groups: Array | float = 1.0) -> Array:
+    """What the host launches for an operator in one direction, outside of CUDA graphs.
+
+    Stacks without a grouped kernel launch the products of a rank's experts one by one. Routing without drops
+    reads token counts back, sorts and exchanges them: many small operators besides the permutation.
+    """
+    graphs = stack.cuda_graphs
+    count = np.full(1, _KERNELS[op.kind])
+    if op.kind == "attention" and stack.attention == "unfused":
+        count = np.full(1, _UNFUSED_ATTENTION_KERNELS)
+    is_router = op.kind == "matmul" and "experts" in op.output.dims
+    if WHOLE_STEP_GRAPH in graphs:
+        return np.zeros(1)
+    if op.kind == "grouped_matmul":
+        return count + stack.expert_launches * np.asarray(groups)
+    if op.kind == "permute" and op.region == "experts":
+        left = 1.0 - _PREPROCESSED if "moe_preprocess" in graphs else 1.0
+        return left * (count + 0.5 * stack.route_launches)
+    if is_router:
+        return np.zeros(1) if "moe_router" in graphs else count + _ROUTER_KERNELS
+    return np.zeros(1) if "attn" in graphs and op.region in ("attention", "sequence") else count
 
 
 def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
@@ -228,11 +276,16 @@ def _attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     waves = rows * np.ceil(queries / 128.0) / machine.device.compute_units
     rate = machine.device.peak(machine.wide) * machine.pace * waves / (waves + 1.2)
     e = machine.efficiency
+    # Rows of queries start and end, and meet a diagonal, once for all their keys.
+    keys = attention_keys(op, sizes)
+    rate = rate * keys / (keys + e.attention_length)
+    if machine.stack.flash_attention < 3:
+        rate = rate * e.attention_fa2
     return OpTime(
         forward_s=flops / (rate * e.attention_forward) + e.kernel_s,
         data_s=2.5 * flops / (rate * e.attention_backward) + e.kernel_s,
         weight_s=np.zeros(1),
-        kernels=_KERNELS["attention"],
+        kernels=_launches(op, machine.stack),
     )
 
 
@@ -249,7 +302,7 @@ def _unfused_attention(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
         forward_s=scores_s + values_s + softmax_s,
         data_s=2.0 * (scores_s + values_s) + 1.25 * softmax_s,
         weight_s=np.zeros(1),
-        kernels=_UNFUSED_ATTENTION_KERNELS,
+        kernels=_launches(op, machine.stack),
     )
 
 
@@ -261,7 +314,7 @@ def _activation_product(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
         forward_s=gemm_time_s(unit, m, n, k, groups, size),
         data_s=gemm_time_s(unit, m, k, n, groups, size) + gemm_time_s(unit, k, n, m, groups, size),
         weight_s=np.zeros(1),
-        kernels=_KERNELS["product"],
+        kernels=_launches(op, machine.stack),
     )
 
 
@@ -320,7 +373,7 @@ def _streaming(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
         forward_s=time_s,
         data_s=data_s,
         weight_s=np.zeros(1),
-        kernels=_KERNELS[op.kind],
+        kernels=_launches(op, machine.stack),
     )
 
 

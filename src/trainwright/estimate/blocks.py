@@ -70,6 +70,7 @@ class BlockCosts:
     again_sums: Array  # hidden states that are summed again over tensor-parallel ranks
     again_routes: Array  # exchanges of tokens with experts that are repeated
     again_attention: Array  # share of the block's attention that is repeated
+    again_kernels: Array  # launches of what is repeated; of a few operators without a product, none
     # Asked for only where devices have expanded memory: else nothing.
     traffic_forward_bytes: Array  # between memory and chip
     traffic_backward_bytes: Array
@@ -86,6 +87,7 @@ class BlockCosts:
 
 _BY_RECOMPUTATION = (
     "kept_bytes", "remade_bytes", "again_s", "again_gathers", "again_sums", "again_routes", "again_attention",
+    "again_kernels",
 )  # fmt: skip
 
 
@@ -315,7 +317,15 @@ class _Again:
             "again_sums": np.full(1, float(_sums_again(self.block, found))),
             "again_routes": np.full(1, float(_routes_again(self.block, found))),
             "again_attention": np.full(1, sum(op.kind == "attention" for op in ops) / max(attention, 1)),
+            "again_kernels": self._launches(ops),
         }
+
+    def _launches(self, ops: Sequence[Op]) -> Array:
+        """What the host launches again; operators without a product are launched with the backward."""
+        if not any(op.kind in ("matmul", "grouped_matmul") for op in ops):
+            return np.zeros(1)
+        each = [op_time(op, self.by_region[_sizing(op)], self.machine).kernels for op in ops]
+        return sum(each, start=np.zeros(1))
 
     def _repeated_s(self, op: Op, found: Recomputed) -> Array:
         """What an op takes again: for some of its results, the share that makes them."""

@@ -102,7 +102,7 @@ def least_layer_s(job: Job, links: Sequence[Link], shapes: Shapes, *, experts: b
         + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )  # fmt: skip
     if experts:
-        ep = _expert_parallel_s(job, links, ranks, shapes, costs)
+        ep = stack.expert_imbalance * _expert_parallel_s(job, links, ranks, shapes, costs)
         return layers, ops + 2.0 * ep * (1.0 - stack.ep_overlap * on)
     tp = _tensor_parallel_s(links, ranks, shapes, costs)
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
@@ -157,7 +157,7 @@ def _with_communication(
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
     # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
     back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
-    ep = _expert_parallel_s(job, links, ranks, shapes, costs)
+    ep = stack.expert_imbalance * _expert_parallel_s(job, links, ranks, shapes, costs)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
@@ -204,7 +204,7 @@ def _again_s(
     ring: tuple[Array, Array, Array],
     ep_exposed: Array,
 ) -> Array:
-    """What recomputations repeat of a part: compute, and communication that it waits for.
+    """What recomputations repeat of a part: compute, and communication that it waits for, or its launches.
 
     Norms are done again on parts of the sequence, and their results gathered for gradients of weights; what
     is gathered for a repeated matmul serves its weight gradient too. `ring` is one pass of keys and values,
@@ -219,13 +219,14 @@ def _again_s(
     )
     cp, share, steps = ring
     attends = cp - np.minimum(cp * share, costs.attention_forward_s / job.graph.passes) + steps
-    return np.asarray(
+    device = (
         costs.again_s
         + costs.again_gathers * gathered * (1.0 - stack.tp_overlap * on)
         + costs.again_sums * summed * (1.0 - stack.tp_forward_overlap * on)
         + costs.again_routes * ep_exposed / 2.0
         + costs.again_attention * attends
     )
+    return np.asarray(smooth_max(device, np.broadcast_to(costs.again_kernels * stack.op_s, device.shape)))
 
 
 def _ring_steps_s(job: Job, shapes: Shapes, costs: BlockCosts) -> Array:

@@ -95,7 +95,7 @@ def _block(job: Job, segment: Segment, sizes: Sizes, machine: Machine) -> _Block
         kind = sums["matmul" if op.kind == "matmul" else "streaming"]
         kind[0] = kind[0] + time.forward_s
         kind[1] = kind[1] + time.data_s + time.weight_s
-        kernels += time.kernels
+        kernels += float(time.kernels[0])
     tables = segment.block.ops[0].sparse
     return _Block(
         matmul_s=(sums["matmul"][0], sums["matmul"][1]),

@@ -73,7 +73,7 @@ class Backward:
             plain.set(
                 reads=(*incoming, *used[0], *used[1]), writes=writes if weights else (*writes, *own),
                 scale=answer_weight(b, index) if instance.op.kind == "loss" else 1.0,
-                seconds=float(time.data_s[0]), kernels=time.kernels,
+                seconds=float(time.data_s[0]), kernels=float(time.kernels[0]),
                 uneven_s={d: float(t.data_s[0]) for d, t in uneven.items()},
                 after_weights=(*self.weights_done, *after), beside=tuple(dict.fromkeys(beside.values())),
             )

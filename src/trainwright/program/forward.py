@@ -117,7 +117,7 @@ class Forward:
                 writes=writes, after=tuple(after), beside=tuple(dict.fromkeys(beside.values())),
                 seconds=share * float(time.forward_s[0]) + self._ring_s(beside),
                 uneven_s={d: share * float(t.forward_s[0]) for d, t in b.device_times(index).items()},
-                kernels=time.kernels, passes=self.passes,
+                kernels=float(time.kernels[0]), passes=self.passes,
             )
         )  # fmt: skip
         for value in writes:

@@ -102,6 +102,8 @@ class Capability:
     lacks: tuple[str, ...] = ()  # model features that it has no setting for
     expandable_segments: bool = False  # what is exported for it sets the allocator so
     fused_loss_since: str = ""  # date from which its loss keeps no fp32 copies of logits; "": it keeps them
+    flash_attention: int = 3  # version of its fused attention kernels, or cuDNN's of that age
+    recipes_since: str = ""  # date from which runs are described by the catalog's recipes for it; "": none
     state: StateLayout = field(default_factory=StateLayout)
 
     def has_fused_loss(self, date: str = "") -> bool:

@@ -29,7 +29,6 @@ from trainwright.validate.hierarchy import (
 from trainwright.validate.problem import Array, Mask, groups_of, row_weights, sources, unit_of
 from trainwright.validate.robust_fit import SCALE, Linear, Say, fit, solve_linear
 
-
 # What a group must have for its times to depend on a field: several ranks of an axis, or a precision.
 _NEEDS_AXIS = {
     "tp_overlap": "tp", "tp_forward_overlap": "tp", "cp_overlap": "cp", "send_s": "pp", "pp_overlap": "pp",
@@ -78,7 +77,7 @@ class TimeModel:
         if field in OPTIONAL_SPREAD:
             plain = getattr(Stack(name=""), field)
             return bool(getattr(constants.stack(group.stack), field) != plain)
-        if field in ("ep_overlap", "expert_pace"):
+        if field in ("ep_overlap_share", "expert_pace"):
             return "experts" in group.case.graph.sizes
         if field in _NEEDS_AXIS:
             return bool((getattr(group.candidates, _NEEDS_AXIS[field]) > 1).any())

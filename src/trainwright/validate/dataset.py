@@ -32,6 +32,7 @@ from trainwright.search.recompute_choices import recompute_choices
 from trainwright.search.space import Space, layers_per_stage, legal_strategies
 from trainwright.stack.capability import AXES, Capability
 from trainwright.stack.load import stack_name as catalog_stack
+from trainwright.validate.row_experts import with_experts
 from trainwright.validate.rows import Case, Row, parse_case
 
 Array = NDArray[np.float64]
@@ -263,7 +264,7 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
         release=case.release or UNDATED,
         activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
     )
-    stack = with_optimizer(stack, case.optimizer, case.grad_dtype)
+    stack = with_experts(with_optimizer(stack, case.optimizer, case.grad_dtype), case.experts)
     return Job(
         graph=case.graph,
         cluster=case.cluster,
@@ -313,6 +314,7 @@ def _group_key(case: Case) -> object:
         case.is_eager,
         case.expandable_segments,
         case.release,
+        case.experts,
     )
 
 

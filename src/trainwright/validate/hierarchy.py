@@ -33,15 +33,15 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
     "pace": 0.1, "traffic": 0.4, "send_s": 0.7, "tp_forward_overlap": 0.25, "op_s": 0.7, "step_s": 0.7,
-    "tp_overlap": 0.25, "dp_overlap": 0.25, "zero_overlap": 0.25, "pp_overlap": 0.2, "ep_overlap": 0.25,
+    "tp_overlap": 0.25, "dp_overlap": 0.25, "zero_overlap": 0.25, "pp_overlap": 0.2, "ep_overlap_share": 0.15,
     "cp_overlap": 0.2, "interference": 0.1, "expert_pace": 0.25,
 }  # fmt: skip
 # Fitted only where the prior sets them.
 OPTIONAL_SPREAD: Mapping[str, float] = {
     "pipeline_tp_s": 0.7, "pipeline_stall_s": 0.7, "zero_layer_s": 0.7, "outer_extra_s": 0.7,
-    "outer_share": 0.3,
+    "outer_share": 0.3, "route_launches": 0.3, "expert_launches": 0.3, "expert_bias_bytes": 0.5,
 }  # fmt: skip
-SHARES = frozenset(name for name in STACK_SPREAD if name.endswith("overlap")) | {"interference"}
+SHARES = frozenset(name for name in STACK_SPREAD if "overlap" in name) | {"interference"}
 FAMILY_SPREAD, PRECISION_SPREAD, RELEASE_SPREAD, EXPERT_RELEASE_SPREAD = 0.08, 0.08, 0.04, 0.15
 # What no fit may leave: of rates, shares of the datasheet; of a pace, more would beat the kernels themselves.
 BOUNDS: Mapping[str, tuple[float, float]] = {
@@ -50,6 +50,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "gemm": (0.2, 1.0), "attention_forward": (0.1, 1.0), "attention_backward": (0.1, 1.0),
     "memory": (0.4, 1.0), "pipeline_tp_s": (0.0, 0.02), "pipeline_stall_s": (0.0, 5.0),
     "zero_layer_s": (0.0, 0.1), "outer_extra_s": (0.0, 5e-3), "outer_share": (0.1, 1.0),
+    "route_launches": (0.0, 200.0), "expert_launches": (0.0, 20.0), "expert_bias_bytes": (0.0, 64.0),
 }  # fmt: skip
 _LEVEL, _RELEASE, _EXPERT_RELEASE = "family_levels", "release_levels", "expert_release_levels"
 TIME_FIELDS = (

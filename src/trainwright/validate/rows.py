@@ -24,7 +24,9 @@ from trainwright.plan.recompute_policies import (
 )
 from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
 from trainwright.search.space import layer_count
+from trainwright.stack.load import capability_of
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
+from trainwright.validate.row_experts import STACKS_OWN, RowExperts, row_experts
 from trainwright.validate.row_software import release_date, row_software
 
 Row = Mapping[str, str]
@@ -74,6 +76,7 @@ class Case:
     fused_loss: bool | None = None
     is_eager: bool = False
     expandable_segments: bool = False
+    experts: RowExperts = STACKS_OWN
     release: str = ""  # the month of its software, as `2025-06`; "": not stated
     remarks: tuple[str, ...] = ()  # what is doubtful about it, each a reason for a wider range
     doubt: float = 1.0  # by how much the range is wider on either side
@@ -90,12 +93,13 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
     graph = _graph(row)
     _refuse_unmodelled(row)
     software = row_software(row, framework, graph.name)
+    cluster, release = _cluster(row, devices, own), release_date(_text(row, "release"))
     remarks, doubt = _parameter_doubt(row, graph)
     return Case(
         id=_text(row, "id"),
         source=_text(row, "source"),
         graph=graph,
-        cluster=_cluster(row, devices, own),
+        cluster=cluster,
         framework=framework,
         attention=_attention(row),
         fused_norms="rms kernel" in _kernel(row),
@@ -110,7 +114,8 @@ def parse_case(row: Row, own: Cluster | None = None) -> Case:
         fused_loss=software.fused_loss,
         is_eager=software.is_eager,
         expandable_segments=software.expandable_segments,
-        release=release_date(_text(row, "release")),
+        experts=row_experts(row, capability_of(framework), release, graph.name, cluster.device.name),
+        release=release,
         remarks=remarks,
         doubt=doubt,
     )

@@ -12,7 +12,9 @@ from trainwright.validate.row_software import recipe_state, release_date, row_so
         ("torch 2.9.0.dev20250811+rocm6.4, torchao 0.13", "2025-08"),
         ("2025-26", "2025"),
         ("2025-01 (torchtitan PR 778)", "2025-01"),
-        ("NeMo 26.04", ""),
+        ("NeMo 26.04", "2026-04"),
+        ("NeMo 26.02.01", "2026-02"),
+        ("dgxc v25.05", "2025-05"),
         ("", ""),
     ],
 )
