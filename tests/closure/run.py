@@ -41,9 +41,9 @@ def render_page(results: Sequence[ClosureResult]) -> str:
         f"Written by `make closure`: the best {TOP} plans of {len(MODELS)} catalog models on "
         f"{', '.join(CLUSTERS)} under every stack that can train the model, each exported to its own stack "
         "without `--lenient`, and read back by the reader behind `trainwright advise`. A plan is read back "
-        "if strategy, global batch and sequence length are the same, and no note says that something was "
-        "not considered, is refused or is predicted otherwise. Arguments are valid if the tool's own list "
-        "has them, with that value; our own plan text has none.",
+        "if strategy, global batch, sequence length, optimizer and gradient dtype are the same, and no note "
+        "says that something was not considered, is refused or is predicted otherwise. Arguments are valid "
+        "if the tool's own list has them, with that value; our own plan text has none.",
         "",
         "| stack | cases | no plan fits | plans | exported | valid arguments | read back |",
         "|---|---|---|---|---|---|---|",

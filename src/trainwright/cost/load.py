@@ -90,8 +90,12 @@ class Constants:
         return replace(self.stacks[basis], basis=basis, runs=0)
 
     def interval(self, efficiency: Efficiency, stack: Stack) -> Interval:
+        """The interval of predictions that rest on these constants."""
+        return self.interval_of(rests_on(efficiency, stack), stack)
+
+    def interval_of(self, known: str, stack: Stack) -> Interval:
         """Nine-in-ten interval: the level of a source not seen, and the scatter of runs within one."""
-        level = self.level_deviations.get(rests_on(efficiency, stack), UNKNOWN_LEVEL)
+        level = self.level_deviations.get(known, UNKNOWN_LEVEL)
         width = exp(NINE_IN_TEN * hypot(level, stack.scatter))
         return Interval(low=1.0 / width, high=width)
 

@@ -77,11 +77,12 @@ def recipe_stack(recipe: PublishedRecipe, stack: Stack, family: str) -> Stack:
 def state_options(recipe: PublishedRecipe, stack: Stack) -> tuple[str, str]:
     """A recipe's optimizer and gradient dtype as `--optimizer` and `--grad-dtype` state them.
 
-    Empty where they are the stack's own, or where the stack has no such setting; of a recipe with its
-    defaults filled in.
+    Empty where they are the stack's own, where the stack has no such setting, or where the optimizer is
+    another algorithm, which changes what is trained; of a recipe with its defaults filled in.
     """
     able, name = stack.capability, _listed_optimizer(recipe)
-    optimizer = name if name in able.optimizers and name != able.optimizers[0] else ""
+    is_other = name not in able.optimizers or name == able.optimizers[0] or name in _OPTIMIZERS.values()
+    optimizer = "" if is_other else name
     dtype = recipe.grad_dtype if recipe.grad_dtype in able.grad_dtypes else ""
     size = GRADIENT_BYTES.get(dtype)
     return optimizer, "" if (stack.gradient_bytes, stack.reduce_bytes) == (size, size) else dtype

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.load import Constants, Interval
+from trainwright.cost.load import Constants, Interval, rests_on
 from trainwright.validate.dataset import Dataset, Predictions, failed, measured, ran, stack_name
 from trainwright.validate.power import Power
 
@@ -42,14 +42,19 @@ class Ranges:
     high: Array
 
 
-def ranges(dataset: Dataset, constants: Constants) -> Ranges:
-    """The range of each row's prediction; not a number where a row could not be read."""
-    each = [
-        constants.interval(constants.efficiency(case.cluster.device), constants.stack(stack_name(case)))
-        if case
-        else Interval(low=np.nan, high=np.nan)
-        for case in dataset.cases
-    ]
+def ranges(dataset: Dataset, constants: Constants, basis: Sequence[str] | None = None) -> Ranges:
+    """The range of each row's prediction; not a number where a row could not be read.
+
+    `basis` says of each row what is known of it, where that is not what the constants rest on.
+    """
+    each = []
+    for index, case in enumerate(dataset.cases):
+        if case is None:
+            each.append(Interval(low=np.nan, high=np.nan))
+            continue
+        stack = constants.stack(stack_name(case))
+        known = basis[index] if basis else rests_on(constants.efficiency(case.cluster.device), stack)
+        each.append(constants.interval_of(known, stack))
     return Ranges(low=np.array([one.low for one in each]), high=np.array([one.high for one in each]))
 
 

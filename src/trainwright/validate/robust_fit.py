@@ -95,7 +95,7 @@ def solve_linear(model: Model, near: Linear, x: Array, reach: float = FARTHEST) 
 
     low, high = np.maximum(x - reach, -FARTHEST), np.minimum(x + reach, FARTHEST)
     found = least_squares(
-        residuals, np.clip(x, low + 1e-9, high - 1e-9), derivatives, bounds=(low, high), loss=loss,
+        residuals, np.clip(x, low + 1e-9, high - 1e-9), derivatives, bounds=(low, high), loss=loss,  # type: ignore[arg-type]
         max_nfev=_INNER_STEPS, ftol=1e-6, xtol=1e-6, gtol=1e-6,
     )  # fmt: skip
     return np.asarray(found.x)

@@ -1,6 +1,7 @@
 """The file of fitted constants: what is written is what is read."""
 
 from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from tests.builders import round_device
 from trainwright.cost.constants import Efficiency, Stack
 from trainwright.cost.load import (
-    UNKNOWN,
+    NINE_IN_TEN,
+    UNKNOWN_LEVEL,
     Constants,
-    Interval,
     load_constants,
     save_constants,
 )
@@ -23,7 +24,7 @@ CONSTANTS = Constants(
         "generic": Stack(name="generic", pace=0.75),
         "megatron-deepspeed": Stack(name="megatron-deepspeed", splits_logits=False),
     },
-    intervals={"both": Interval(low=0.875, high=1.25), "neither": Interval(low=0.5, high=2.0)},
+    level_deviations={"both": 0.125, "neither": 0.5},
 )
 
 
@@ -37,7 +38,7 @@ def test_constants_survive_the_file(tmp_path: Path) -> None:
     read = saved(tmp_path)
     assert read.efficiencies == CONSTANTS.efficiencies
     assert read.stacks == CONSTANTS.stacks
-    assert read.intervals == CONSTANTS.intervals
+    assert read.level_deviations == CONSTANTS.level_deviations
 
 
 def test_a_device_without_data_falls_back_to_its_family_then_to_all() -> None:
@@ -57,15 +58,23 @@ def test_a_stack_without_data_borrows_and_says_so() -> None:
 
 
 def test_the_range_is_that_of_what_was_measured() -> None:
-    stacks = Stack(name="mine", runs=0), Stack(name="known", runs=5)
+    stacks = Stack(name="mine", runs=0, scatter=0.0), Stack(name="known", runs=5, scatter=0.0)
     ranges = {
         (runs > 0, stack.runs > 0): CONSTANTS.interval(Efficiency(runs=runs), stack)
         for runs in (0, 7)
         for stack in stacks
     }
-    assert ranges[True, True] == Interval(low=0.875, high=1.25)
-    assert ranges[False, False] == Interval(low=0.5, high=2.0)
-    assert ranges[True, False] == ranges[False, True] == UNKNOWN  # not fitted
+    widths = {known: log(each.high) / NINE_IN_TEN for known, each in ranges.items()}
+    assert widths[True, True] == pytest.approx(0.125)
+    assert widths[False, False] == pytest.approx(0.5)
+    assert widths[True, False] == widths[False, True] == pytest.approx(UNKNOWN_LEVEL)  # not fitted
+    assert all(each.low * each.high == pytest.approx(1.0) for each in ranges.values())
+
+
+def test_scatter_of_runs_adds_to_that_of_levels() -> None:
+    stack = Stack(name="known", runs=5, scatter=0.3)
+    found = CONSTANTS.interval(Efficiency(runs=7), stack)
+    assert log(found.high) / NINE_IN_TEN == pytest.approx((0.125**2 + 0.3**2) ** 0.5)
 
 
 def test_what_borrows_its_constants_rests_on_no_runs() -> None:

@@ -70,7 +70,7 @@ def test_options_of_a_state_are_those_that_the_stack_has_and_does_not_run_anyway
         return state_options(filled, load_constants().stack(stack))
 
     muon = "kimi_k2_pretrain_256gpu_b200_bf16_config"
-    assert options(muon, "megatron-core") == ("muon", "bf16")
-    assert options(muon, "torchtitan") == ("", "")  # has neither
+    assert options(muon, "megatron-core") == ("", "bf16")  # another algorithm is not taken
+    assert options(muon, "torchtitan") == ("", "")
     assert options("qwen3_1p7b_pretrain_1gpu_h100_bf16_config", "megatron-core") == ("", "")  # its defaults
     assert options("ironwood/llama3.1-405b/8k-fp8-tpu7x-4x8x8", "maxtext") == ("adamw-mu-bf16", "")
