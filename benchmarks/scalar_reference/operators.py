@@ -50,15 +50,9 @@ class Compute:
         return self.job.cluster.device.memory[0].bytes_per_s * self.job.efficiency.memory
 
     def op_time(self, op: Op, sizes: Sizes) -> OpTime:
-        """Of one operator whose dims have these sizes; ranks wait for the one with most tokens."""
-        time, times = self._even_time(op, sizes), self.job.stack.expert_imbalance
-        kernels = self._launches(op, sizes, time.kernels)
-        if op.region != "experts":
-            return replace(time, kernels=kernels)
-        return OpTime(
-            forward_s=times * time.forward_s, dgrad_s=times * time.dgrad_s, wgrad_s=times * time.wgrad_s,
-            kernels=kernels,
-        )  # fmt: skip
+        """Of one operator whose dims have these sizes."""
+        time = self._device_time(op, sizes)
+        return replace(time, kernels=self._launches(op, sizes, time.kernels))
 
     def _launches(self, op: Op, sizes: Sizes, kernels: float) -> float:
         """In one direction, outside of CUDA graphs; `kernels` are those of the operator itself."""
@@ -74,7 +68,7 @@ class Compute:
             return 0.0 if "moe_router" in graphs else kernels
         return 0.0 if "attn" in graphs and op.region in ("attention", "sequence") else kernels
 
-    def _even_time(self, op: Op, sizes: Sizes) -> OpTime:
+    def _device_time(self, op: Op, sizes: Sizes) -> OpTime:
         if op.kind in ("matmul", "grouped_matmul"):
             return self._matmul(op, sizes)
         if op.kind == "product":
@@ -100,11 +94,11 @@ class Compute:
         more_s = cast_s + bias_bytes / self.memory_bytes_per_s + grouped_s
         # A weight gradient is added to the sum over microbatches: read and written.
         summed = 2.0 * self.job.stack.gradient_bytes
-        share = self.job.stack.routed_pace if op.kind == "grouped_matmul" else 1.0
+        pace = self.job.stack.routed_pace if op.kind == "grouped_matmul" else 1.0
         return OpTime(
-            forward_s=self.gemm_s(m, n, k, groups, dtype, share=share) + more_s,
-            dgrad_s=self.gemm_s(m, k, n, groups, dtype, share=share) + more_s,
-            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed, share=share) + grouped_s,
+            forward_s=self.gemm_s(m, n, k, groups, dtype, pace=pace) + more_s,
+            dgrad_s=self.gemm_s(m, k, n, groups, dtype, pace=pace) + more_s,
+            wgrad_s=self.gemm_s(k, n, m, groups, dtype, summed, pace=pace) + grouped_s,
             kernels=1 + (ROUTER_KERNELS if op.kind == "matmul" and "experts" in op.output.dims else 0),
         )
 
@@ -123,7 +117,7 @@ class Compute:
 
     def gemm_s(
         self, m: float, n: float, k: float, groups: float, dtype: str, result_bytes: float | None = None,
-        share: float = 1.0,
+        pace: float = 1.0,
     ) -> float:  # fmt: skip
         """`groups` products of m×k by k×n: the best tile, dealt to compute units in waves.
 
@@ -139,7 +133,7 @@ class Compute:
                 waves = groups * ceil(m / rows) * ceil(n / columns) / units
                 charged = (ceil(waves) + max(waves, 1.0)) / 2.0
                 least = min(least, charged * units * 2.0 * rows * columns * (k + e.depth) / share)
-        compute_s = least / (device.peak(dtype) * self._gemm_efficiency(dtype) * self.pace * share)
+        compute_s = least / (device.peak(dtype) * self._gemm_efficiency(dtype) * self.pace * pace)
         written = width if result_bytes is None else result_bytes
         moved = groups * ((m * k + k * n) * width + m * n * written)
         return max(compute_s, moved / self.memory_bytes_per_s) + e.kernel_s

@@ -31,8 +31,8 @@ def part_time(
     # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
     cp_back_s = cp_s if s.cp_kind == "ulysses" else 2.0 * cp_s
     copies = job.graph.sizes.get("top_k", 1) if stack.ep_dedupe else 1
-    ep_s = stack.expert_imbalance * expert_parallel_s(s, placement, work, copies)
-    ep_s *= (1.0 - stack.ep_overlap * on) * expert_slowdown(job, s)
+    ep_s = expert_parallel_s(s, placement, work, copies) * (1.0 - stack.ep_overlap * on)
+    ep_s *= expert_slowdown(job, s)
     host_s = stack.op_s * (work.kernels + (2.0 * work.tp_sums if s.tp > 1 else 0.0))
     ring = s.cp_kind == "ring"
     hidden = stack.cp_overlap * on if ring else 0.0  # share of a ring that overlaps attention

@@ -1,7 +1,7 @@
 """The time of one operator, forward and backward, over arrays of shapes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,16 +117,8 @@ class OpTime:
 def op_time(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     """The time of `op` whose dims have the given (already split) sizes on one device."""
     if machine.efficiency.kernels is not None:
-        time = _measured(op, sizes, machine, machine.efficiency.kernels)
-    else:
-        time = _TIMES[op.kind](op, sizes, machine)
-    times = machine.stack.expert_imbalance
-    if op.region != "experts" or times == 1.0:
-        return time
-    # The others wait for the rank that has most of the routed tokens.
-    return replace(
-        time, forward_s=times * time.forward_s, data_s=times * time.data_s, weight_s=times * time.weight_s
-    )
+        return _measured(op, sizes, machine, machine.efficiency.kernels)
+    return _TIMES[op.kind](op, sizes, machine)
 
 
 def _measured(op: Op, sizes: Sizes, machine: Machine, kernels: Kernels) -> OpTime:

@@ -102,7 +102,7 @@ def least_layer_s(job: Job, links: Sequence[Link], shapes: Shapes, *, experts: b
         + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s
     )  # fmt: skip
     if experts:
-        ep = stack.expert_imbalance * _expert_parallel_s(job, links, ranks, shapes, costs)
+        ep = _expert_parallel_s(job, links, ranks, shapes, costs)
         return layers, ops + 2.0 * ep * (1.0 - stack.ep_overlap * on)
     tp = _tensor_parallel_s(links, ranks, shapes, costs)
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
@@ -157,7 +157,7 @@ def _with_communication(
     cp = _context_parallel_s(job, links, ranks, shapes, costs)
     # Keys and values are gathered again and their gradients scattered; heads are exchanged as forward.
     back = np.where(shapes.cp_kind == CP_KINDS.index("ulysses"), cp, 2.0 * cp)
-    ep = stack.expert_imbalance * _expert_parallel_s(job, links, ranks, shapes, costs)
+    ep = _expert_parallel_s(job, links, ranks, shapes, costs)
     forward = costs.matmul_forward_s + costs.attention_forward_s + costs.streaming_forward_s
     backward = (
         costs.matmul_data_s + costs.matmul_weight_s + costs.attention_backward_s + costs.streaming_backward_s

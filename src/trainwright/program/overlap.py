@@ -7,9 +7,7 @@ from trainwright.cost.constants import Stack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hiding:
-    """Of a move's time: the share that passes at all (above 1 where the fullest rank has more to send), the
-    share of that which blocks compute, its lane.
-    """
+    """Of a move's time: the share that passes at all, the share of that which blocks compute, its lane."""
 
     passes: float = 1.0
     blocks: float = 1.0
@@ -31,7 +29,7 @@ def hiding(stack: Stack, cause: str, phase: str, *, on: bool, stream: bool) -> H
     if cause == "cp" and stream:
         return Hiding(blocks=1.0 - stack.cp_overlap * on)
     if cause == "ep":
-        return Hiding(passes=stack.expert_imbalance * (1.0 - stack.ep_overlap * on))
+        return Hiding(passes=1.0 - stack.ep_overlap * on)
     if cause == "pp":
         return Hiding(passes=1.0 - stack.pp_overlap * on)
     return Hiding()

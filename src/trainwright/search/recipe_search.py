@@ -2,10 +2,10 @@
 
 Plans have the stack's own optimizer state where a user states none. A vendor that publishes a recipe with
 another state accepts it for that case, the same software, model, device, device count, sequence length and
-precision: gradients in bf16, moments in 16 bits (not another optimizer). Such a state is taken only where it is needed: if a
-recipe with its own state is within the memory limit and better than every plan that was found, the search
-runs once more with the recipe's optimizer and gradient dtype, as far as the stack has them, and the better
-answer counts. A user who states an optimizer or a gradient dtype keeps what is stated.
+precision: gradients in bf16, moments in 16 bits, but not another optimizer. Such a state is taken only where
+it is needed: if a recipe with its own state is within the memory limit and better than every plan that was
+found, the search runs once more with the recipe's optimizer and gradient dtype, as far as the stack has
+them, and the better answer counts. A user who states an optimizer or a gradient dtype keeps what is stated.
 """
 
 from collections.abc import Iterator, Sequence

@@ -167,7 +167,7 @@ def candidates(case: Case, stack: Stack) -> Strategies:
     fixed.setdefault("offload", (0,))
     fixed |= {"overlap": (1,), "cp_kind": (0,)}
     schedules = [name for name in ("1f1b", "interleaved") if name in able.schedules]
-    fixed["schedule"] = tuple(SCHEDULES.index(name) for name in schedules or ("1f1b",))
+    fixed.setdefault("schedule", tuple(SCHEDULES.index(name) for name in schedules or ("1f1b",)))
     if fixed.get("pp") == (1,):
         fixed["vpp"] = (1,)
     parallel = prod(fixed[knob][0] for knob in ("tp", "pp", "cp") if knob in fixed)

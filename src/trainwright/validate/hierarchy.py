@@ -32,8 +32,8 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
     "memory": 0.06,
 }  # fmt: skip
 STACK_SPREAD: Mapping[str, float] = {
-    "pace": 0.1, "traffic": 0.4, "send_s": 0.7, "tp_forward_overlap": 0.25, "op_s": 0.7, "step_s": 0.7,
-    "tp_overlap": 0.25, "dp_overlap": 0.25, "zero_overlap": 0.25, "pp_overlap": 0.2, "ep_overlap_share": 0.15,
+    "pace": 0.1, "traffic": 0.4, "send_s": 0.4, "tp_forward_overlap": 0.2, "op_s": 0.4, "step_s": 0.3,
+    "tp_overlap": 0.2, "dp_overlap": 0.2, "zero_overlap": 0.2, "pp_overlap": 0.1, "ep_overlap_share": 0.15,
     "cp_overlap": 0.2, "interference": 0.1, "expert_pace": 0.25,
 }  # fmt: skip
 # Fitted only where the prior sets them.
@@ -46,7 +46,7 @@ FAMILY_SPREAD, PRECISION_SPREAD, RELEASE_SPREAD, EXPERT_RELEASE_SPREAD = 0.08, 0
 # What no fit may leave: of rates, shares of the datasheet; of a pace, more would beat the kernels themselves.
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "pace": (0.3, 1.25), "traffic": (0.5, 6.0), "send_s": (5e-6, 1e-3), "op_s": (1e-6, 5e-4),
-    "step_s": (1e-3, 0.3), "expert_pace": (0.2, 1.5), "interference": (0.0, 0.5),
+    "step_s": (1e-3, 0.1), "expert_pace": (0.2, 1.5), "interference": (0.0, 0.5),
     "gemm": (0.2, 1.0), "attention_forward": (0.1, 1.0), "attention_backward": (0.1, 1.0),
     "memory": (0.4, 1.0), "pipeline_tp_s": (0.0, 0.02), "pipeline_stall_s": (0.0, 5.0),
     "zero_layer_s": (0.0, 0.1), "outer_extra_s": (0.0, 5e-3), "outer_share": (0.1, 1.0),

@@ -23,6 +23,7 @@ from trainwright.cost.operators import Machine
 from trainwright.errors import TrainwrightError
 from trainwright.validate.problem import unit_of
 
+_SHORT_S = 5e-5  # kernels below this are launches more than work
 _FEW = 10  # kernels of a source up to which they are the best of a search over shapes
 _WIDE = ("bf16", "fp16")
 
@@ -46,6 +47,8 @@ def kernel_rates(path: Path, constants: Constants) -> Mapping[tuple[str, str], K
         device = _device(row["hardware"])
         field = "gemm" if row["dtype"] in _WIDE else "gemm_fp8" if "fp8" in row["dtype"] else ""
         if device is None or row["op"] != "gemm" or not row["M"] or not field:
+            continue
+        if _seconds(row) < _SHORT_S:
             continue
         source = f"{row['source']} {device.name}"
         shares[unit_of(constants, device), field][source].append(_share(row, device, constants, field))
@@ -85,8 +88,13 @@ def _share(row: Mapping[str, str], device: Device, constants: Constants, field: 
     efficiency = replace(constants.efficiency(device), gemm=1.0, gemm_fp8=1.0)
     machine = Machine(device=device, efficiency=efficiency, stack=Stack(name="kernel"), precision=dtype)
     ideal_s = float(gemm_time_s(machine.matrix_unit(dtype), m, n, k, groups, DTYPE_BYTES[dtype])[0])
-    measured_s = float((2.0 * m * n * k * groups)[0]) / (float(row["tflops_achieved"]) * 1e12)
-    return ideal_s / measured_s
+    return ideal_s / _seconds(row)
+
+
+def _seconds(row: Mapping[str, str]) -> float:
+    """The measured time of a product, from its rate."""
+    flops = 2.0 * float(row["M"]) * float(row["N"]) * float(row["K"]) * float(row["batch_or_groups"] or 1)
+    return flops / (float(row["tflops_achieved"]) * 1e12)
 
 
 def _best_shape(shares: Mapping[tuple[str, str], Mapping[str, list[float]]]) -> float:

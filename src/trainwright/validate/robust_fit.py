@@ -118,6 +118,6 @@ def fit(model: Model, start: Array, rounds: int, say: Say) -> Linear:
                 break
             reach /= 4.0
         say(f"round {number + 1}: objective {cost:.1f}")
-        if before - cost < _ENOUGH * cost:
+        if before - cost <= _ENOUGH * cost:
             break
     return Linear(x=x, logs=logs, jacobian=model.jacobian(x, logs))

@@ -71,7 +71,7 @@ def with_experts(stack: Stack, experts: RowExperts) -> Stack:
         ep_dedupe=experts.dispatcher != "alltoall",
         ep_overlap=stack.ep_overlap_share if experts.is_overlapped else 0.0,
         cuda_graphs=experts.cuda_graphs or (),
-        expert_imbalance=stack.expert_imbalance if experts.imbalance is None else experts.imbalance,
+        stated_imbalance=experts.imbalance or 0.0,
         route_launches=0.0 if experts.drops_tokens else stack.route_launches,
     )
 

@@ -22,7 +22,7 @@ from trainwright.plan.recompute_policies import (
     SELECTIVE_AC,
     megatron_norm,
 )
-from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES
+from trainwright.plan.strategy import EVERY_LAYER, OFFLOADS, PRECISIONS, RECOMPUTES, SCHEDULES
 from trainwright.search.space import layer_count
 from trainwright.stack.load import capability_of
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
@@ -241,9 +241,19 @@ def _knobs(row: Row, devices: int, graph: Graph) -> dict[str, tuple[int, ...]]:
             fixed["recompute"] = (RECOMPUTES.index("full"),)
             fixed["recompute_layers"] = (layers,)
     fixed |= _offload(row, layer_count(graph), _known(fixed, "pp"))
+    if _known(fixed, "pp") > 1 and (schedule := _schedule(row)):
+        fixed["schedule"] = (SCHEDULES.index(schedule),)
     if precision := _text(row, "precision").lower():
         fixed["precision"] = (PRECISIONS.index(_precision(precision)),)
     return fixed
+
+
+def _schedule(row: Row) -> str:
+    """The schedule of a pipeline that a row's words name; empty if they name none."""
+    words = f"{_text(row, 'notes')}; {_text(row, 'other_knobs')}".lower()
+    if "interleaved" in words:
+        return "interleaved"
+    return "1f1b" if re.search(r"\b1f1b\b(?! a2a)", words) else ""
 
 
 def _moved_share(offload: str) -> re.Match[str] | None:
