@@ -11,7 +11,7 @@ ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate accuracy calibrate-memory bench bench-run measure agreement coupling zoo recipes recipe-winners architectures fuzz closure clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes recipe-winners architectures fuzz closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -48,11 +48,8 @@ check: .venv/.installed-dev  ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION
-	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
-
-accuracy: .venv/.installed-dev  ## docs/accuracy.md and memory_accuracy.md: fits memory, keeps the constants of time: ten minutes
-	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION) --rounds 0 --start src/trainwright/catalog/calibration.toml
+calibrate: .venv/.installed-dev  ## fit the catalog's constants to the tables under VALIDATION, and docs/accuracy.md: 15 minutes
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m trainwright.validate.maintain $(VALIDATION)
 
 calibrate-memory: .venv/.installed-dev  ## fit only what memory depends on, and docs/memory_accuracy.md: a few minutes
 	$(BIN)/python -m trainwright.validate.maintain $(VALIDATION) --memory-only

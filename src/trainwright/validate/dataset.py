@@ -39,6 +39,8 @@ Array = NDArray[np.float64]
 # Without fused or compiled kernels a gated feed-forward keeps silu(gate) too: 164 instead of 136 KiB per
 # token and layer of Llama 3 8B.
 EAGER_ACTIVATIONS = 1.2
+# ... and element-wise work is a kernel per operation, each of which reads and writes what fused ones pass on.
+EAGER_TRAFFIC = 2.0
 PUBLISHED = (
     Path(__file__).parents[1] / "catalog" / "published.csv"
 )  # a few hundred published runs, each cited
@@ -263,6 +265,7 @@ def group_job(group: Group, stack: Stack, efficiency: Efficiency) -> Job:
         expandable_segments=case.expandable_segments,
         release=case.release or UNDATED,
         activations=stack.activations * (EAGER_ACTIVATIONS if case.is_eager else 1.0),
+        traffic=stack.traffic * (EAGER_TRAFFIC if case.is_eager else 1.0),
     )
     stack = with_experts(with_optimizer(stack, case.optimizer, case.grad_dtype), case.experts)
     return Job(

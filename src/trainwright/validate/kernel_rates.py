@@ -62,22 +62,43 @@ def kernel_rates(path: Path, constants: Constants) -> Mapping[tuple[str, str], K
 
 
 def with_kernel_rates(constants: Constants, path: Path) -> Constants:
-    """The constants with the rates of all units that kernels were published for.
+    """The constants with the rates of units that kernels were published for, or for others of their family.
 
     Where only 16-bit kernels were, fp8 and fp4 keep their ratio to them.
     """
     rates = kernel_rates(path, constants)
     changed = dict(constants.efficiencies)
     for unit, known in constants.efficiencies.items():
-        if (unit, "gemm") not in rates:
+        wide, fp8 = (_rate(rates, constants, unit, field) for field in ("gemm", "gemm_fp8"))
+        if wide is None:
             continue
-        wide = rates[unit, "gemm"].share
-        narrow = rates[unit, "gemm_fp8"].share if (unit, "gemm_fp8") in rates else None
-        fp8 = narrow if narrow is not None else wide * min(known.gemm_fp8 / known.gemm, 1.0)
+        fp8 = min(fp8, wide) if fp8 is not None else wide * min(known.gemm_fp8 / known.gemm, 1.0)
         changed[unit] = replace(
             known, gemm=wide, gemm_fp8=fp8, gemm_fp4=fp8 * min(known.gemm_fp4 / known.gemm_fp8, 1.0)
         )
     return replace(constants, efficiencies=changed)
+
+
+def _rate(
+    rates: Mapping[tuple[str, str], KernelRate], constants: Constants, unit: str, field: str
+) -> float | None:
+    """The rate of a unit, else the mean of its family's, unless the prior sets the unit apart from it."""
+    if (unit, field) in rates:
+        return rates[unit, field].share
+    family = _family(unit)
+    priors = constants.efficiencies
+    if family not in priors or priors[unit].gemm != priors[family].gemm:
+        return None
+    alike = [each.share for (name, f), each in rates.items() if f == field and _family(name) == family]
+    return float(np.exp(np.mean(np.log(alike)))) if alike else None
+
+
+def _family(unit: str) -> str:
+    """The family of a device, or the unit itself where it is one."""
+    try:
+        return load_device(unit).family
+    except TrainwrightError:
+        return unit
 
 
 def _share(row: Mapping[str, str], device: Device, constants: Constants, field: str) -> float:
@@ -88,7 +109,9 @@ def _share(row: Mapping[str, str], device: Device, constants: Constants, field: 
     efficiency = replace(constants.efficiency(device), gemm=1.0, gemm_fp8=1.0)
     machine = Machine(device=device, efficiency=efficiency, stack=Stack(name="kernel"), precision=dtype)
     ideal_s = float(gemm_time_s(machine.matrix_unit(dtype), m, n, k, groups, DTYPE_BYTES[dtype])[0])
-    return ideal_s / _seconds(row)
+    # Some sources count cores where a device is a chip: their peak says which.
+    counted = device.peak(dtype) / (float(row["peak_tflops"]) * 1e12) if row["peak_tflops"] else 1.0
+    return counted * ideal_s / _seconds(row)
 
 
 def _seconds(row: Mapping[str, str]) -> float:
