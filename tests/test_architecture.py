@@ -24,6 +24,7 @@ LAYERS = (
     ("search", "report", "export"),
     ("validate", "runtime"),
     ("study", "sweep"),
+    ("api",),
     ("cli",),
     ("web", "library"),
 )
@@ -139,7 +140,6 @@ WRITERS = {
     "trainwright.output_file",
     "trainwright.runtime.shelf",
     "trainwright.runtime.apart.keep",
-    "trainwright.web.answering",
 }
 WRITING = {"write_text", "write_bytes", "rename", "savez", "tofile", "to_csv", "write_html", "write_image"}
 

@@ -1,3 +1,6 @@
+from trainwright.errors import BadInput as BadInput
+from trainwright.errors import InfeasiblePlan as InfeasiblePlan
+from trainwright.errors import TrainwrightError as TrainwrightError
 from trainwright.library import advise as advise
 from trainwright.library import export as export
 from trainwright.library import plan as plan

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainwright.cli.command_parser import parse_command
-from trainwright.cli.configured import legality_notes, parse_configured, parse_job
-from trainwright.cli.export import text_of
-from trainwright.cli.request import parse_request
+from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.configured import build_job, legality_notes, read_configured
+from trainwright.api.plan_problem import build_problem
+from trainwright.api.plan_request import PlanRequest
 from trainwright.errors import TrainwrightError
 from trainwright.export.canonical import canonical
+from trainwright.library import export
 from trainwright.model.features import model_features
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import Strategy
@@ -97,9 +98,9 @@ Validity = Callable[[str, str], list[str] | None]
 
 def run_case(case: ClosureCase, invalid: Validity | None = None) -> ClosureResult:
     """The case by the functions behind `trainwright plan`, `export` and `advise`."""
-    words = [case.model, case.cluster, "--stack", case.stack, "--top", str(TOP)]
+    request = PlanRequest(case.model, case.cluster, stack=case.stack, top=TOP)
     try:
-        question = parse_request(parse_command("plan", words, asked="plan")).question
+        question = build_problem(request).question
         found = find_plans(question)
     except TrainwrightError as error:
         return ClosureResult(case=case, failures=(f"{case}: plan: {error}",))
@@ -135,9 +136,8 @@ def _followed(
 
 def exported(case: ClosureCase, strategy: Strategy, seq: int, batch: int) -> str:
     """What `trainwright export` writes for a plan, to its own stack."""
-    words = [str(strategy), "--to", case.capability.target, "--model", case.model, "--cluster", case.cluster]
-    words += ["--batch", str(batch), "--seq", str(seq)]
-    return text_of(parse_command("export", words, asked="export"))[1]
+    target, model, cluster = case.capability.target, case.model, case.cluster
+    return export(str(strategy), target, model=model, cluster=cluster, batch=batch, seq=seq).text
 
 
 def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batch: int) -> Iterator[str]:
@@ -146,13 +146,13 @@ def differences(case: ClosureCase, text: str, strategy: Strategy, seq: int, batc
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"export.{SUFFIXES.get(target, 'yaml')}"
         path.write_text(text, encoding="utf-8")
-        words = [str(path), case.cluster]
-        words += ["--model", case.model] if target in MODEL_ELSEWHERE else []
-        words += ["--seq", str(seq)] if target in ("deepspeed", "accelerate") else []
-        options = parse_command("advise", words, asked="advise")
+        request = AdviseRequest(
+            path, case.cluster, model=case.model if target in MODEL_ELSEWHERE else None,
+            seq=seq if target in ("deepspeed", "accelerate") else None,
+        )  # fmt: skip
         try:
-            configured = parse_configured(options)
-            subject, job = parse_job(options, configured)
+            configured = read_configured(request)
+            subject, job = build_job(request, configured)
         except TrainwrightError as error:
             yield str(error)
             return

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainwright.cli.anchoring import load_runs
+from trainwright.api.anchoring import load_runs
 from trainwright.cluster.load import load_cluster
 from trainwright.cluster.types import Cluster
 from trainwright.cost.anchor import Anchor, Anchoring, AnchorRun, LevelCorrection, anchor_job

@@ -10,7 +10,7 @@ from trainwright.cli.refusal import refuse_given
 from trainwright.errors import UnknownName
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
 
 _WRITTEN = ("out", "json", "csv", "report", "figures", "risk")  # by a study, on a terminal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trainwright.cli import pages
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
     from trainwright.study.cluster_design import Asked, Study
 
 _TITLE = "Parallelization and cluster chosen together"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", metavar="N", help="sequences a step, a power of two (default: 256)")
     add("--clusters", metavar="C,D", help="to compare: devices like h100@dgx-h100, or TOML files of clusters")
     add("--out", metavar="DIR", help="tables (CSV, JSON), figures and heat maps (HTML, PNG) and an index")
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
 
 
@@ -71,7 +71,7 @@ def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
 
 def findings_of(study: "Study") -> "Findings":
     """Tables, figures and lines."""
-    from trainwright.cli.findings import Findings
+    from trainwright.api.findings import Findings
     from trainwright.study import cluster_design_tables as tables
     from trainwright.study.cluster_design_figures import study_figures
 

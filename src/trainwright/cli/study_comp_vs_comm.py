@@ -10,7 +10,7 @@ from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
     from trainwright.study.comp_vs_comm import Study
     from trainwright.study.switches import Switches
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     parser.add_argument("--moe", metavar="E:K", help="E experts, K a token: all-to-alls (like 64:2)")
     parser.add_argument("--sequence-parallel", action="store_true", help="norms and residuals split, too")
     parser.add_argument("--pipeline", metavar="P[:M]", help="stages, and microbatches (default: 4 a stage)")
@@ -130,7 +130,7 @@ def _share(text: str) -> float:
 
 
 def _findings(study: "Study") -> "Findings":
-    from trainwright.cli.findings import Findings
+    from trainwright.api.findings import Findings
     from trainwright.study import comp_vs_comm_tables as tables
     from trainwright.study.comp_vs_comm_figures import study_figures
 

@@ -11,7 +11,7 @@ from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
     from trainwright.study.flexible_plans import Case, Outcome
 
 _TITLE = "Flexible plans against systems of 2022 and the knobs of today"
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
     )
     parser.add_argument("--csv", metavar="FILE", help="the table as CSV")
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,7 +67,7 @@ def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
 
 
 def _findings(outcomes: "list[Outcome]") -> "Findings":
-    from trainwright.cli.findings import Findings
+    from trainwright.api.findings import Findings
     from trainwright.study.flexible_table import outcome_figures, reasons, row_of
 
     return Findings(
@@ -128,7 +128,8 @@ def _folder(text: str | None) -> Path | None:
 
 
 def _write(options: argparse.Namespace, outcomes: "list[Outcome]") -> None:
-    from trainwright.cli.pages import findings_page, save_pages, wanted
+    from trainwright.api.pages import findings_page
+    from trainwright.cli.pages import save_pages, wanted
     from trainwright.output_file import save_text
     from trainwright.report import tables
     from trainwright.report.files import render_csv, render_json

@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.cli.findings import Findings
-from trainwright.cli.pages import findings_page, save_pages, wanted
+from trainwright.api.findings import Findings
+from trainwright.api.pages import findings_page
+from trainwright.cli.pages import save_pages, wanted
 from trainwright.errors import BadInput
 from trainwright.output_file import save_text
 from trainwright.report import figures

@@ -8,7 +8,7 @@ from trainwright.cli import cost, pages
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
     from trainwright.study.scaling import Asked, Study
 
 _TITLE = "What more devices give"
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--contexts", metavar="N,M", help="lengths to compare (default: 2048 to 32768)")
     add("--generations", metavar="D,E", help="devices to compare (default: v100,a100,h100,b200)")
     add("--out", metavar="DIR", help="tables (CSV, JSON), figures (HTML, PNG) and an index")
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
     add("--csv", nargs="?", const="-", metavar="FILE", help="all points as CSV, likewise")
 
@@ -99,7 +99,7 @@ def found(options: argparse.Namespace, tell: "Tell") -> "Findings":
 
 
 def _findings(study: "Study") -> "Findings":
-    from trainwright.cli.findings import Findings
+    from trainwright.api.findings import Findings
     from trainwright.study import scaling_tables as tables
     from trainwright.study.scaling_figures import study_figures
 

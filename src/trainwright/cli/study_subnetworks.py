@@ -12,7 +12,7 @@ from trainwright.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.findings import Findings, Tell
     from trainwright.study.subnetworks import Setting, Study
 
 _TITLE = "Independent subnetworks against what users would pick instead"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR",
         help="tables (CSV, JSON), figures and an index; runs are kept there, and not run again",
     )  # fmt: skip
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     add("--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output")
     add("--risk", metavar="FILE", help="what each algorithm loses, as TOML: the table that plan shows")
 
@@ -85,7 +85,7 @@ def _tell_progress(done: int, planned: int, what: str) -> None:
 
 
 def _findings(study: "Study") -> "Findings":
-    from trainwright.cli.findings import Findings
+    from trainwright.api.findings import Findings
     from trainwright.study.subnetworks_figures import study_figures
     from trainwright.study.subnetworks_tables import study_lines, study_tables
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="the manifest, or a query's rows, as JSON")
     add("--csv", action="store_true", help="a query's rows as CSV")
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     group = parser.add_argument_group("plot")
     group.add_argument("--x", metavar="COLUMN")
     group.add_argument("--y", metavar="COLUMN")

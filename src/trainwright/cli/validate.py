@@ -74,9 +74,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _load_anchor(options: argparse.Namespace) -> "Anchor | None":
     """The runs to anchor to, which correct calibrated constants only."""
-    from trainwright.cli.anchoring import parse_anchor
+    from trainwright.api.anchoring import read_anchor
 
-    return parse_anchor(options, "class" if options.cost in (None, "calibrated") else options.cost)
+    return read_anchor(options.runs, "class" if options.cost in (None, "calibrated") else options.cost)
 
 
 def _anchored_line(anchored: "Mapping[str, object]", rows: int) -> str:
