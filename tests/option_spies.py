@@ -71,7 +71,7 @@ def undrawn() -> Iterator[None]:
     with (
         patch("trainwright.report.figures.save_pictures", save),
         patch("trainwright.sweep.plot.save_figures", save),
-        patch("trainwright.cli.study_folder.save_figures", save),
+        patch("trainwright.report.figures.save_figures", save),
         patch("trainwright.report.tables.show", show),
     ):
         yield

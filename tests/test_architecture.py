@@ -25,8 +25,8 @@ LAYERS = (
     ("validate", "runtime"),
     ("study", "sweep"),
     ("api",),
-    ("cli",),
     ("web", "library"),
+    ("cli",),
 )
 ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}

@@ -1,6 +1,6 @@
 """Trainwright: how to train this model on that cluster.
 
-As a library: `trainwright.plan(model, cluster)`, `simulate`, `export`, `advise`, `sweep` and `trace`, which
+As a library: `trainwright.plan(model, cluster)`, `simulate`, `export` and the other names of `__all__`, which
 are loaded when they are first used. A type checker reads `__init__.pyi`. See docs/library.md.
 """
 
@@ -11,9 +11,14 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+_FUNCTIONS = (
+    "advise", "calibrate", "catalog", "compare", "export", "plan", "simulate", "study_cluster_design",
+    "study_comp_vs_comm", "study_flexible_plans", "study_scaling", "study_subnetworks", "sweep", "trace",
+    "validate",
+)  # fmt: skip
 # What is loaded when it is first used, and the module that it is in.
 _LATE = {
-    **dict.fromkeys(("advise", "export", "plan", "simulate", "sweep", "trace"), "trainwright.library"),
+    **dict.fromkeys(_FUNCTIONS, "trainwright.library"),
     **dict.fromkeys(("BadInput", "InfeasiblePlan", "TrainwrightError"), "trainwright.errors"),
 }
 __all__ = ["__version__", *_LATE]

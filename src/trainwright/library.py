@@ -8,22 +8,38 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.calibrate_request import CalibrateRequest
+from trainwright.api.catalog_request import CatalogRequest
+from trainwright.api.compare_request import CompareRequest
 from trainwright.api.export_request import ExportRequest
-from trainwright.api.fields import FilePath, check_keywords
+from trainwright.api.fields import FilePath, Request, Whole, check_keywords
 from trainwright.api.plan_request import PlanRequest
 from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.study_requests import (
+    ClusterDesignStudyRequest,
+    CommunicationStudyRequest,
+    FlexiblePlansStudyRequest,
+    ScalingStudyRequest,
+    SubnetworksStudyRequest,
+)
+from trainwright.api.sweep_request import SweepRequest
+from trainwright.api.validate_request import ValidateRequest
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
     from trainwright.api.advise import ConfigurationAdvice
+    from trainwright.api.calibrate import AnchoredRuns, RefinedEfficiencies
+    from trainwright.api.catalog import CatalogEntries
+    from trainwright.api.compare import ComparedSteps
     from trainwright.api.export import ExportedPlan
     from trainwright.api.plan import PlanResult
     from trainwright.api.simulation import Simulation
-    from trainwright.api.swept import Swept
+    from trainwright.api.study import StudyFindings
+    from trainwright.api.sweep import Swept
+    from trainwright.api.validate import ValidationErrors
     from trainwright.sweep.run import Progress
     from trainwright.sweep.types import Sweep
 
@@ -103,23 +119,89 @@ def advise(request: AdviseRequest) -> "ConfigurationAdvice":
     return answer_advise(request)
 
 
+@_asked_by(CompareRequest)
+def compare(request: CompareRequest) -> "ComparedSteps":
+    """A measured step compared with the predicted one: files or trees of traces."""
+    from trainwright.api.compare import answer_compare
+
+    return answer_compare(request)
+
+
+@_asked_by(ValidateRequest)
+def validate(request: ValidateRequest) -> "ValidationErrors":
+    """Errors of predictions for a table of real runs; without one, for the catalog's published runs."""
+    from trainwright.api.validate import answer_validate
+
+    return answer_validate(request)
+
+
+@_asked_by(CalibrateRequest)
+def calibrate(request: CalibrateRequest) -> "RefinedEfficiencies | AnchoredRuns":
+    """What traces of a profiler, or measured runs, correct; `save(path)` writes a file that `plan` takes."""
+    from trainwright.api.calibrate import answer_calibrate
+
+    return answer_calibrate(request)
+
+
+@_asked_by(CatalogRequest)
+def catalog(request: CatalogRequest) -> "CatalogEntries":
+    """Devices, networks, models and stacks that are known: all names, the entries of a kind, or one entry."""
+    from trainwright.api.catalog import answer_catalog
+
+    return answer_catalog(request)
+
+
+def _study(request: Request) -> "StudyFindings":
+    from trainwright.api.study import answer_study
+
+    return answer_study(request)
+
+
+@_asked_by(ScalingStudyRequest)
+def study_scaling(request: ScalingStudyRequest) -> "StudyFindings":
+    """What more devices give: throughput, power, money and communication as a cluster grows."""
+    return _study(request)
+
+
+@_asked_by(CommunicationStudyRequest)
+def study_comp_vs_comm(request: CommunicationStudyRequest) -> "StudyFindings":
+    """The share of communication in models and machines to come, from one profiled layer."""
+    return _study(request)
+
+
+@_asked_by(ClusterDesignStudyRequest)
+def study_cluster_design(request: ClusterDesignStudyRequest) -> "StudyFindings":
+    """Parallelization and cluster chosen together: memory, network, cost, what to buy next."""
+    return _study(request)
+
+
+@_asked_by(FlexiblePlansStudyRequest)
+def study_flexible_plans(request: FlexiblePlansStudyRequest) -> "StudyFindings":
+    """Non-uniform plans against systems of 2022 and against all strategies of today."""
+    return _study(request)
+
+
+@_asked_by(SubnetworksStudyRequest)
+def study_subnetworks(request: SubnetworksStudyRequest) -> "StudyFindings":
+    """Independent subnetworks against DiLoCo, compressed gradients and small models; needs PyTorch."""
+    return _study(request)
+
+
 def sweep(
     what: "FilePath | Sweep",
-    out: FilePath,
+    out: FilePath | None = None,
     *,
-    workers: int = 0,
-    ray: str = "",
+    workers: Whole | None = None,
+    ray: str | None = None,
     progress: "Progress | None" = None,
 ) -> "Swept":
-    """Run a sweep, or go on with it where it was interrupted: a file of TOML, or a `Sweep`."""
-    from trainwright.api.swept import Swept
-    from trainwright.sweep.load import load_sweep
-    from trainwright.sweep.run import run_sweep
-    from trainwright.sweep.types import Sweep
+    """Run a sweep, or resume it where it was interrupted: a file of TOML, or a `Sweep`.
 
-    asked = what if isinstance(what, Sweep) else load_sweep(Path(what))
-    manifest = run_sweep(asked, Path(out), workers=workers, ray=ray, progress=progress)
-    return Swept(folder=Path(out), manifest=manifest)
+    `out` is the folder of its dataset; without it, the sweep's name.
+    """
+    from trainwright.api.sweep import answer_sweep
+
+    return answer_sweep(SweepRequest(what, out, workers=workers, ray=ray), progress)
 
 
 def trace(module: Any, example_inputs: Any) -> Any:

@@ -92,8 +92,10 @@ class TestSweep:
             trainwright.sweep(swept, tmp_path, workers=3, ray="local", progress=print)
         run.assert_called_once_with(swept, tmp_path, workers=3, ray="local", progress=print)
 
-    @pytest.mark.parametrize(("workers", "ray"), [(-1, ""), (2, "local")])
-    def test_workers_that_cannot_be_had_are_refused(self, workers: int, ray: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("workers", "ray"), [(-1, None), (2, "local")])
+    def test_workers_that_cannot_be_had_are_refused(
+        self, workers: int, ray: str | None, tmp_path: Path
+    ) -> None:
         with pytest.raises(BadInput, match="--workers"):
             trainwright.sweep(small_sweep(), tmp_path / "made", workers=workers, ray=ray)
         assert not (tmp_path / "made").exists()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.batch import batch_note
@@ -17,6 +18,8 @@ from trainwright.search.recipe_comparison import RecipeComparison
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationAdvice(Result):
     """How good a configuration is, what each change would gain, and the best there is."""
+
+    SCHEMA: ClassVar[str] = "advise/1"
 
     request: AdviseRequest
     notes: tuple[str, ...]  # what matters and is not considered, too
@@ -50,7 +53,7 @@ class ConfigurationAdvice(Result):
         """The nearest published recipe; None if none is close enough."""
         return self.advice.published
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree that `trainwright advise --json` writes."""
         configured = self.configured
         return {

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import ClassVar
 
 from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm, render_algorithm
 from trainwright.api.catalog_request import KINDS, CatalogRequest
@@ -33,15 +34,17 @@ class CatalogKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntries(Result):
-    """The names of each kind, the entries of one kind, or one entry: `tree`."""
+    """The names of each kind, the entries of one kind, or one entry: `found`."""
+
+    SCHEMA: ClassVar[str] = "catalog/1"
 
     request: CatalogRequest
-    tree: object
+    found: object
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The names by kind, or the entries by the kind or name that was asked for."""
-        tree, request = self.tree, self.request
-        return tree if isinstance(tree, Mapping) else {request.name or request.kind or "": tree}
+        found, request = self.found, self.request
+        return found if isinstance(found, Mapping) else {request.name or request.kind or "": found}
 
     def rows(self) -> Rows:
         """What is listed of the kind that was asked for; of all kinds, their names."""
@@ -58,14 +61,14 @@ def answer_catalog(request: CatalogRequest) -> CatalogEntries:
     if kind is None:
         if name is not None:
             raise BadInput("catalog name", name, "has no kind", f"state one of {', '.join(KINDS)}")
-        tree: object = {each: list(value.names()) for each, value in CATALOG.items()}
+        found: object = {each: list(value.names()) for each, value in CATALOG.items()}
     elif kind not in CATALOG:
         raise UnknownName("kind", kind, KINDS)
     elif name is None:
-        tree = [CATALOG[kind].entry(each) for each in CATALOG[kind].names()]
+        found = [CATALOG[kind].entry(each) for each in CATALOG[kind].names()]
     else:
-        tree = CATALOG[kind].entry(name)
-    return CatalogEntries(request=request, tree=tree)
+        found = CATALOG[kind].entry(name)
+    return CatalogEntries(request=request, found=found)
 
 
 def summarize_catalog() -> Mapping[str, object]:

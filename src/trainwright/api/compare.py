@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from trainwright.api.compare_request import CompareRequest
 from trainwright.api.fields import FilePath
@@ -22,12 +22,14 @@ _Trace = FilePath | Mapping[str, Any]
 class ComparedSteps(Result):
     """A measured step compared with the predicted one: what differs, by cause, device and task."""
 
+    SCHEMA: ClassVar[str] = "compare/1"
+
     about: Mapping[str, str]
     cost: str  # what the prediction rests on
     comparison: Comparison
     unsealed: tuple[str, ...] = ()  # files of ours without a checksum
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree that `trainwright compare --json` writes, differences included."""
         comparison = self.comparison
         total_s = comparison.step.difference_s

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainwright.model.graph import Graph
 
 Whole: TypeAlias = int | str  # a whole number, or its digits
-Quantity: TypeAlias = float | str  # a number in the unit of the field, or text with a unit
+Quantity: TypeAlias = int | float | str  # a number in the unit of the field, or text with a unit
 Pairs: TypeAlias = Mapping[str, Any] | Sequence[str] | str  # NAME=VALUE
 Range: TypeAlias = tuple[int, int] | str
 FilePath: TypeAlias = str | PathLike[str]
@@ -41,6 +41,7 @@ class FieldForm:
     either: str = ""
     flag: str = ""  # on a command line, if it is not the name of the field
     separator: str = ""
+    unit: str = ""  # of a number, where text has one
     words: bool = False
     several: bool = False  # whether an argument may be repeated
     is_argument: bool = False  # whether a field that may be left out is an argument all the same
@@ -91,8 +92,8 @@ def refuse(request: Any, names: Iterable[str], rule: str, remedy: str = "leave i
     """Raise for the first of some fields that a request states."""
     for name in names:
         if is_stated(request, name):
-            shown = value_text(getattr(request, name), ", ")
-            raise BadInput(flag_of(name), shown, rule, remedy)
+            form = form_of(request.__dataclass_fields__[name])
+            raise BadInput(flag_of(name), _stated_text(form, getattr(request, name)), rule, remedy)
 
 
 class Request:
@@ -102,16 +103,17 @@ class Request:
         stated: dict[str, str] = {}
         for each in fields(self):  # type: ignore[arg-type]
             value, form = getattr(self, each.name), form_of(each)
+            flag = form.flag or flag_of(each.name)
             if isinstance(each.default, bool) and not isinstance(value, bool):
                 raise BadInput(each.name, value, "is neither True nor False", "write True, or leave it out")
             if value == "" and not is_required(each):
-                raise BadInput(flag_of(each.name), "", "is empty", "state a value, or leave it out")
+                raise BadInput(flag, "", "is empty", "state a value, or leave it out")
             if not form.either or not is_stated(self, each.name):
                 continue
             if form.either in stated:
-                rule = f"is not allowed with argument {flag_of(stated[form.either])}"
-                raise BadInput(flag_of(each.name), value_text(value), rule, "state one of the two")
-            stated[form.either] = each.name
+                rule = f"is not allowed with argument {stated[form.either]}"
+                raise BadInput(flag, value_text(value), rule, "state one of the two")
+            stated[form.either] = flag
 
 
 def check_keywords(request: Any, function: str, keywords: Iterable[str]) -> None:
@@ -144,6 +146,13 @@ def pair_texts(value: Pairs) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
+def _stated_text(form: FieldForm, value: object) -> str:
+    """The value of a field as a user would type it, with its unit."""
+    if form.unit and isinstance(value, int | float) and value is not True:
+        return f"{100 * value:.12g}%" if form.unit == "%" else f"{value} {form.unit}"
+    return value_text(value, form.separator or ", ")
+
+
 def source_text(value: ModelSource | ClusterSource) -> str:
     """The name or path of a model or a cluster; nothing of one that is an object."""
     return str(value) if isinstance(value, str | PathLike) else ""
@@ -151,7 +160,7 @@ def source_text(value: ModelSource | ClusterSource) -> str:
 
 def command_words(command: str, request: Any) -> list[str]:
     """The command line that asks what a request asks; an object is named as what it is."""
-    words = [command]
+    words = command.split()
     for each in fields(request):
         value, form = getattr(request, each.name), form_of(each)
         if is_argument(each):
@@ -173,7 +182,7 @@ def _option_words(flag: str, form: FieldForm, value: object) -> Iterator[str]:
     if value is True:
         yield flag
     elif form.separator or isinstance(value, str | int | float | PathLike):
-        yield from (flag, value_text(value, form.separator))
+        yield from (flag, _stated_text(form, value))
     else:
         for text in pair_texts(value):  # type: ignore[arg-type]
             yield from (flag, text)

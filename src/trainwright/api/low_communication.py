@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trainwright.algorithm.registry import short_name
 from trainwright.api.fields import FilePath, render_command, value_text
@@ -43,6 +43,8 @@ _MOST_LOWERED = 1 << 20  # devices times microbatches: beyond it bytes of exact 
 class LowCommunicationPlans(ReportedResult):
     """Each algorithm with its best plan; exact training, if it fits; and what to choose."""
 
+    SCHEMA: ClassVar[str] = "low-communication-plan/1"
+
     request: PlanRequest
     notes: tuple[str, ...]  # what was assumed, and what predictions rest on
     ranked: RankedPlans | None  # strategies of exact training
@@ -76,7 +78,7 @@ class LowCommunicationPlans(ReportedResult):
     def __getitem__(self, index: int) -> ApartSummary:
         return self.found[index]
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree of exact training, and the algorithms."""
         tree = dict(ranked_tree(self.ranked)) if self.ranked else {"notes": self.notes, "plans": ()}
         return {

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainwright.api.findings import Findings
     from trainwright.api.plan_problem import PlanProblem
     from trainwright.api.ranked_plans import RankedPlans
     from trainwright.report.figures import Figure
@@ -44,26 +43,6 @@ def plan_page(
     compared = [f"Published recipe: {published[0]}", *published[1:]] if published else []
     lines = (answer.best_line, *tables.headline(winner), *answer.limits, *compared)
     return replace(page, answer=lines, tables=table_rows(shown))
-
-
-def findings_page(findings: "Findings", asked: str) -> "Page":
-    """The report of a study."""
-    from trainwright.report.page import Page, Rows
-
-    held = sum(figure.holds for figure in findings.figures if figure.claim)
-    claims = sum(bool(figure.claim) for figure in findings.figures)
-    summary = (f"{held} of {claims} claims hold.",) if claims else ()
-    return Page(
-        title=findings.title, question=(f"{findings.title}: which published claims hold?",),
-        answer=(*summary, *findings.lines), figures=findings.figures,
-        tables=tuple(
-            Rows(title=name, rows=rows[:_MOST_ROWS]) for name, rows in findings.tables.items() if rows
-        ),
-        assumptions=(UNDATED,), command=asked,
-    )  # fmt: skip
-
-
-_MOST_ROWS = 400  # of a table in a report; the CSV has all
 
 
 def table_rows(shown: Sequence[Any]) -> "tuple[Rows, ...]":

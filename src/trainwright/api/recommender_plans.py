@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trainwright.api.batch import SAMPLES_PER_DEVICE, choose_batch_size
 from trainwright.api.fields import render_command
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class RecommenderPlans(ReportedResult):
     """The best shardings over all devices, best first; and the best of instances of each size."""
 
+    SCHEMA: ClassVar[str] = "recommender-plan/1"
+
     request: PlanRequest
     job: Job
     notes: tuple[str, ...]  # what was assumed, and what predictions rest on
@@ -48,7 +50,7 @@ class RecommenderPlans(ReportedResult):
     def __getitem__(self, index: int) -> TablesSummary:
         return self.plans[index]
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree that `trainwright plan --json` writes."""
         return {
             "model": self.job.graph.name,
@@ -117,7 +119,9 @@ def plan_recommender(request: PlanRequest) -> RecommenderPlans:
         raise InfeasiblePlan(
             f"nothing fits: {job.graph.name} on {job.cluster.count} {job.cluster.device.name} needs "
             f"{render_bytes(least)} on the fullest device, which has {render_bytes(room)}; use more devices, "
-            "or devices with more memory"
+            "or devices with more memory",
+            needed_bytes=least,
+            capacity_bytes=room,
         )
     top = parse_whole(request.top, "--top")
     terms = TablesTerms(

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainwright.api.fields import FilePath
 from trainwright.api.frames import build_frame
 from trainwright.output_file import save_text
-from trainwright.report.files import render_csv, render_json
+from trainwright.report.files import plain_tree, render_csv, render_json
 
 if TYPE_CHECKING:
     from trainwright.report.figures import Figure
@@ -18,11 +18,17 @@ Rows = Sequence[Mapping[str, object]]
 
 
 class Result(ABC):
-    """The answer to a request, as data."""
+    """The answer to a request, as data; `SCHEMA` names the form of its tree, with a version."""
+
+    SCHEMA: ClassVar[str]
 
     @abstractmethod
-    def to_dict(self) -> Mapping[str, object]:
-        """All of it as a tree of plain values: what `--json` writes."""
+    def tree(self) -> Mapping[str, object]:
+        """All of it as a tree of values."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree that `--json` writes: plain values, and the schema that they follow."""
+        return {"schema": f"trainwright.{self.SCHEMA}", **plain_tree(self.tree())}
 
     @abstractmethod
     def rows(self) -> Rows:
@@ -32,7 +38,7 @@ class Result(ABC):
         """The tree as text."""
         return render_json(self.to_dict())
 
-    def to_dataframe(self, library: str | None = None) -> Any:
+    def to_dataframe(self, *, library: str | None = None) -> Any:
         """Its rows as a dataframe: of polars if it is installed, else of pandas, or of the one asked for."""
         return build_frame(self.rows(), library)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trainwright.api.fields import FilePath, render_command
 from trainwright.api.frames import render_html
@@ -34,6 +34,8 @@ class Simulation(ReportedResult):
     the account that of all, and `apart` has their round.
     """
 
+    SCHEMA: ClassVar[str] = "simulate/1"
+
     request: SimulateRequest
     subject: Subject
     plan: Plan
@@ -63,7 +65,7 @@ class Simulation(ReportedResult):
         """Raise `InfeasiblePlan` if the plan does not fit."""
         self.simulated.check()
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree that `trainwright simulate --json` writes."""
         from trainwright.report.island_account import round_account_of
 

@@ -152,5 +152,6 @@ def _miss(problem: UnbatchedProblem, limits: Limits, curve: Sequence[Summary]) -
     return InfeasiblePlan(
         f"{job.graph.name} on {limits.least} to {limits.most} {job.cluster.device.name}: no count trains "
         f"{render_si(budget.tokens, 'tokens')} within {limits}; the nearest miss, {nearest.devices} devices, "
-        f"needs {needs}; {more}allow that much, or train on fewer tokens"
+        f"needs {needs}; {more}allow that much, or train on fewer tokens",
+        nearest=str(nearest.strategy),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trainwright.api.fields import render_command
 from trainwright.api.frames import render_html
@@ -32,6 +32,8 @@ class StrategyPlans(ReportedResult):
     They differ in parallel degrees or sharding unless `all_variants` was asked for. It is empty only where no
     strategy fits and non-uniform plans do, which `flexible` then has.
     """
+
+    SCHEMA: ClassVar[str] = "plan/1"
 
     request: PlanRequest
     problem: PlanProblem
@@ -89,7 +91,7 @@ class StrategyPlans(ReportedResult):
     def __getitem__(self, index: int) -> Summary:
         return self._summaries[index]
 
-    def to_dict(self) -> Mapping[str, object]:
+    def tree(self) -> Mapping[str, object]:
         """The tree that `trainwright plan --json` writes."""
         bare = {"anchor": self.problem.anchor, "notes": self.problem.notes, "plans": ()}
         found = ranked_tree(self.ranked) if self.ranked else bare

@@ -69,7 +69,7 @@ class BatchFields(Request):
         either="batch",
     )  # fmt: skip
     batch_tolerance: Quantity | None = option(
-        "how far a batch may be from the tokens asked for, like 5% (default: 3%)", "SHARE"
+        "how far a batch may be from the tokens asked for, like 5% (default: 3%)", "SHARE", unit="%"
     )
 
 

@@ -37,26 +37,34 @@ class ReliabilityFields(Request):
 
     failures: Quantity | None = _stops(
         'how often a device stops the run, like "1e-3 /device-day" (default: '
-        f"{_USUAL.failures_per_device_day:.2g}, as of Llama 3 405B)", "RATE",
+        f"{_USUAL.failures_per_device_day:.2g}, as of Llama 3 405B)", "RATE", unit="/device-day",
     )  # fmt: skip
     detection: Quantity | None = _stops(
-        f'until a failure is found, like "10 min" (default: {_USUAL.detection_s / 60:g} min)', "TIME"
+        f'until a failure is found, like "10 min" (default: {_USUAL.detection_s / 60:g} min)', "TIME",
+        unit="s",
+    )  # fmt: skip
+    restart: Quantity | None = _stops(
+        f"until steps go on (default: {_USUAL.restart_s / 60:g} min)", "TIME", unit="s"
     )
-    restart: Quantity | None = _stops(f"until steps go on (default: {_USUAL.restart_s / 60:g} min)", "TIME")
     checkpoint_bandwidth: Quantity | None = _stops(
-        f'of a node, like "2 GB/s" (default: {_USUAL.node_bytes_per_s / 1e9:g} GB/s)', "RATE"
+        f'of a node, like "2 GB/s" (default: {_USUAL.node_bytes_per_s / 1e9:g} GB/s)', "RATE", unit="B/s"
     )
     storage_bandwidth: Quantity | None = _stops(
-        f"of all nodes together, at most (default: {_USUAL.storage_bytes_per_s / 1e12:g} TB/s)", "RATE"
+        f"of all nodes together, at most (default: {_USUAL.storage_bytes_per_s / 1e12:g} TB/s)", "RATE",
+        unit="B/s",
+    )  # fmt: skip
+    checkpoint_size: Quantity | None = _stops(
+        'like "5 TB" (default: weights and optimizer state)', "SIZE", unit="B"
     )
-    checkpoint_size: Quantity | None = _stops('like "5 TB" (default: weights and optimizer state)', "SIZE")
-    checkpoint_interval: Quantity | None = _stops('like "30 min" (default: the best, by Daly)', "TIME")
+    checkpoint_interval: Quantity | None = _stops(
+        'like "30 min" (default: the best, by Daly)', "TIME", unit="s"
+    )
     planned: Quantity | None = _stops(
         f'planned stops, like "1 /week" (default: {_USUAL.planned_per_day:.2g} /day, as of Llama 3 405B)',
-        "RATE",
-    )
+        "RATE", unit="/day",
+    )  # fmt: skip
     planned_time: Quantity | None = _stops(
-        f"that each takes (default: {_USUAL.planned_s / 60:g} min)", "TIME"
+        f"that each takes (default: {_USUAL.planned_s / 60:g} min)", "TIME", unit="s"
     )
     jitter: Quantity | None = _stops(
         f"standard deviation of a node's time for a step (default: {_USUAL.step_jitter:g} of the step)",
@@ -68,24 +76,28 @@ class ReliabilityFields(Request):
 class PriceFields(Request):
     """Rented or owned devices, electricity, the grid."""
 
-    price: Quantity | None = _money('rent per device and hour, like "2.5 $/h"', "PRICE")
+    price: Quantity | None = _money('rent per device and hour, like "2.5 $/h"', "PRICE", unit="$/h")
     own: bool = _money("devices are bought: capital over its years, and electricity", default=False)
     capital: Quantity | None = _money(
         'of a device with its share of a server, like "37500 $" '
-        f"(default: {money.CAPITAL_HOURS:,.0f} hours of its rent)", "$",
+        f"(default: {money.CAPITAL_HOURS:,.0f} hours of its rent)", "$", unit="$",
     )  # fmt: skip
     network_share: Quantity | None = _money(
         f"of the network in all capital (default: {money.NETWORK_SHARE:g})", "SHARE"
     )
     amortize: Quantity | None = _money(
-        f'how long devices are used, like "4 years" (default: {money.AMORTISATION_YEARS:g} years)', "TIME"
+        f'how long devices are used, like "4 years" (default: {money.AMORTISATION_YEARS:g} years)',
+        "TIME",
+        unit="years",
     )
     electricity: Quantity | None = _money(
-        f'of owned devices, like "0.1 $/kWh" (default: {money.DOLLARS_PER_KWH:g} $/kWh)', "PRICE"
+        f'of owned devices, like "0.1 $/kWh" (default: {money.DOLLARS_PER_KWH:g} $/kWh)',
+        "PRICE",
+        unit="$/kWh",
     )
     grid: Quantity | None = _money(
         f'CO2e of electricity, like "400 g/kWh" (default: {1e3 * money.GRID_KG_PER_KWH:g} g/kWh, the '
-        "world's mean)", "INTENSITY",
+        "world's mean)", "INTENSITY", unit="kg/kWh",
     )  # fmt: skip
 
 

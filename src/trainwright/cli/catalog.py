@@ -20,11 +20,11 @@ def run(options: argparse.Namespace) -> int:
 
     found = answer_catalog(read_request(options, CatalogRequest))
     if options.json:
-        print(render_json(found.tree), end="")
+        print(render_json(found.found), end="")
     elif options.name and options.kind == "devices":
         _show_device(options.name)
     elif options.name:
-        _show_entry(found.tree)
+        _show_entry(found.found)
     else:
         for kind in [options.kind] if options.kind else KINDS:
             _show_list(kind, whole=bool(options.kind))

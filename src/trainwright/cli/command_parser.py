@@ -12,8 +12,6 @@ from trainwright.errors import BadInput, TrainwrightError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_ELSEWHERE = {"serve": "trainwright.web.serve"}  # modules of commands that are not in this package
-
 
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises what a user did wrong, and names the nearest option for one it does not know."""
@@ -103,4 +101,4 @@ def _begins(name: str, flags: Sequence[str]) -> bool:
 
 def command_module(command: str) -> Any:
     """The module of a command, with its options and what it does."""
-    return importlib.import_module(_ELSEWHERE.get(command, f"trainwright.cli.{command}"))
+    return importlib.import_module(f"trainwright.cli.{command}")

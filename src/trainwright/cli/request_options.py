@@ -24,6 +24,8 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request]) -> None:
         kind: dict[str, Any] = {"metavar": form.metavar, "required": is_required(each)}
         if each.default is False:
             kind = {"action": "store_true"}
+        elif each.default == () and form.several:
+            kind = {"nargs": "+", "dest": each.name, "default": [], "metavar": form.metavar}
         elif each.default == ():
             kind = {"action": "append", "default": [], "metavar": form.metavar}
         groups[form.group].add_argument(form.flag or flag_of(each.name), help=_help(form), **kind)

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import hashlib
 import re
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -20,9 +19,10 @@ from starlette.exceptions import HTTPException
 from trainwright import __version__
 from trainwright.api.compare_request import CompareRequest
 from trainwright.api.fields import Request as ApiRequest
+from trainwright.api.fields import render_command
 from trainwright.api.plan_request import PlanRequest
 from trainwright.api.simulate_request import SimulateRequest
-from trainwright.cli.study import check_words
+from trainwright.api.study_requests import STUDY_REQUESTS
 from trainwright.errors import TrainwrightError
 from trainwright.report.page import ASSETS
 from trainwright.study import STUDIES
@@ -225,10 +225,6 @@ def _endpoint(
     return ask
 
 
-def _said(words: list[str]) -> str:
-    return shlex.join(["trainwright", *words])
-
-
 def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
     def job_of(name: str) -> Job:
         job = jobs.find(name)
@@ -245,14 +241,8 @@ def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
     async def study(name: JobName, question: asked.Study) -> Started:
         if name not in STUDIES:
             raise HTTPException(404, f'study "{name}": no such name; known: {", ".join(STUDIES)}')
-        words = [name]
-        for option, value in question.options.items():
-            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
-        try:
-            check_words(name, words[1:])
-        except TrainwrightError as error:
-            raise HTTPException(422, str(error)) from None
-        job = jobs.start("study", words, _said(["study", *words]))
+        stated = question.build(STUDY_REQUESTS[name])
+        job = jobs.start("study", [stated], render_command(f"study {name}", stated))
         return Started(job=job.name, command=job.command)
 
     @api.get("/api/jobs/{name}", summary="How far a job is")

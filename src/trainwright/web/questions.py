@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from trainwright.api.fields import Request, form_of
+from trainwright.api.fields import Request, check_keywords, flag_of, form_of
 from trainwright.api.plan_request import PlanRequest
 from trainwright.api.simulate_request import SimulateRequest
 from trainwright.api.terms_fields import TermsFields
+from trainwright.errors import BadInput
 
 RequestT = TypeVar("RequestT", bound=Request)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_length=80)]
@@ -133,3 +134,13 @@ class Study(BaseModel):
         Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,100}$", max_length=120)]
         | Literal[True],
     ] = Field(default_factory=dict, max_length=20)
+
+    def build(self, request: type[RequestT]) -> RequestT:
+        """The request that the options state; none of them may name a file."""
+        stated = {option.replace("-", "_"): value for option, value in self.options.items()}
+        check_keywords(request, "study", stated)
+        for each in fields(request):  # type: ignore[arg-type]
+            if each.name in stated and form_of(each).is_file:
+                rule = "names a file, which only a terminal may do"
+                raise BadInput(flag_of(each.name), str(stated[each.name]), rule, "leave it out")
+        return request(**stated)

@@ -100,7 +100,7 @@ def test_16_bit_weights_are_predicted_beside_fp8_copies_without_sharded_state() 
 
     def weights(plan: str) -> float:
         found = trainwright.simulate("gpt2", "h100:8", plan, stack="megatron-core", batch=8).to_dict()
-        return float(found["memory"][0].category_bytes["weights"])
+        return float(found["memory"][0]["category_bytes"]["weights"])
 
     layers = 12 * (12 * 768**2)  # parameters of matrices; norms and biases are under 1 % of them
     assert weights("dp8 mb1 zero1 fp8") == weights("dp8 mb1 zero1 bf16")
