@@ -46,7 +46,8 @@ def test_it_adds_to_experts_and_their_all_to_alls_in_proportion() -> None:
 
 def test_an_answer_carries_it_to_simulate_and_advise(tmp_path: Path) -> None:
     path = tmp_path / "answer.json"
-    plans = trainwright.plan(*CASE, stack="megatron-core", expert_imbalance=1.5, top=1, json=path)
+    plans = trainwright.plan(*CASE, stack="megatron-core", expert_imbalance=1.5, top=1)
+    plans.save_json(path)
     assert json.loads(path.read_text())["expert_imbalance"] == 1.5
     assert any(note.startswith("Expert imbalance 1.5") for note in plans.notes)
     assert trainwright.simulate(*CASE, path).to_dict()["expert_imbalance"] == 1.5
