@@ -47,7 +47,7 @@ def _basis(efficiency: Efficiency, stack: Stack, cluster: Cluster) -> tuple[str,
         notes.append(f"Fitted on {efficiency.runs:,} runs on {own}.")
     if stack.name == GENERIC:
         notes.append(
-            "generic stands for unknown software: the median of the stacks that are known, and a wide range."
+            "generic stands for unknown software: what all known stacks have in common, and a wide range."
         )
     elif not stack.runs:
         notes.append(

@@ -26,8 +26,8 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 # One standard deviation of a move: of the logarithm where a constant is a rate or a time, of itself where it
-# is a share (overlaps). Those of releases and of what hosts need (send_s, op_s, step_s) were chosen among a few
-# by errors on sources left out: wide steps of releases keep what one container changed out of its neighbours.
+# is a share (overlaps). Those of releases and of what hosts need (send_s, op_s, step_s) were chosen among
+# a few by errors on sources left out: wide steps of releases keep what one container changed out of others.
 EFFICIENCY_SPREAD: Mapping[str, float] = {
     "gemm": 0.06, "fp8_ratio": 0.1, "fp4_ratio": 0.15, "attention_forward": 0.2, "attention_backward": 0.2,
     "memory": 0.06,

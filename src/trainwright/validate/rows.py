@@ -410,14 +410,15 @@ def interconnect_bytes_per_s(text: str) -> float:
 
 def _graph(row: Row) -> Graph:
     key = tuple(_text(row, name) for name in ("model", "params_b", "layers", "hidden", "ffn_hidden", "heads",
-                "kv_heads", "vocab", "seq_len", "experts", "topk", "gated_ffn", "framework"))  # fmt: skip
+                "kv_heads", "vocab", "seq_len", "experts", "topk", "gated_ffn", "framework", "moe_layers",
+                "shared_experts"))  # fmt: skip
     return _graph_of(key, _attention(row) == "unfused")
 
 
 @cache
 def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
     names = ("model", "params_b", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len",
-             "experts", "topk", "gated_ffn", "framework")  # fmt: skip
+             "experts", "topk", "gated_ffn", "framework", "moe_layers", "shared_experts")  # fmt: skip
     row = dict(zip(names, key, strict=True))
     known = _catalog_architecture(row)
     if known is not None:
@@ -442,8 +443,20 @@ def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
         experts=_optional(row, "experts"),
         top_k=_optional(row, "topk"),
         expert_ffn=_optional(row, "ffn_hidden") if _optional(row, "experts") else 0,
+        **_expert_layers(row),
     )
     return _nearest(base, _number(row, "params_b"))
+
+
+def _expert_layers(row: Row) -> dict[str, int]:
+    """Which layers have experts, where a row states how many: every nth, or all after the first few."""
+    layers, routed = _whole(row, "layers"), _optional(row, "moe_layers")
+    shared = {"shared_experts": _optional(row, "shared_experts")} if _optional(row, "experts") else {}
+    if not _optional(row, "experts") or not 0 < routed < layers:
+        return shared
+    if layers % routed == 0:
+        return shared | {"moe_every": layers // routed}
+    return shared | {"first_dense": layers - routed}
 
 
 def _head_dim(row: Row) -> int:
@@ -463,9 +476,8 @@ def _nearest(base: Architecture, billions: float | None) -> Graph:
 def _catalog_architecture(row: Row) -> Architecture | None:
     """A model of the catalog, if the row names one and agrees with it."""
     name = re.sub(r"\s*\(.*?\)", "", row["model"]).lower().replace("_", "-").replace(" ", "-")
-    try:
-        known = load_model(name)
-    except TrainwrightError:
+    known = _named_model(name) or _named_model(re.sub(r"-[0-9.]+b$", "", name))
+    if known is None:
         return None
     stated = (
         _optional(row, "layers"),
@@ -474,3 +486,10 @@ def _catalog_architecture(row: Row) -> Architecture | None:
         _optional(row, "vocab"),
     )
     return known if stated == (known.layers, known.hidden, known.heads, known.vocab) else None
+
+
+def _named_model(name: str) -> Architecture | None:
+    try:
+        return load_model(name)
+    except TrainwrightError:
+        return None

@@ -230,6 +230,29 @@ def test_a_share_of_activations_is_that_share_of_a_stages_layers() -> None:
     assert "offload" not in parse_case(row(offload="activations 0.1 % to host")).fixed
 
 
+def test_rows_say_which_layers_have_experts() -> None:
+    routed = row(experts="8", topk="2", ffn_hidden="4096", model="x", gated_ffn="1")
+    whole = parameters(parse_case(routed).graph)
+    half = parameters(parse_case(routed | {"moe_layers": "12"}).graph)
+    most = parameters(parse_case(routed | {"moe_layers": "21"}).graph)
+    shared = parameters(parse_case(routed | {"shared_experts": "1"}).graph)
+    assert half < most < whole < shared
+
+
+def test_a_size_after_the_name_of_a_model_is_no_part_of_it() -> None:
+    stated = {
+        "layers": "48",
+        "hidden": "5120",
+        "heads": "40",
+        "vocab": "202048",
+        "experts": "128",
+        "topk": "1",
+    }
+    case = parse_case(row(model="Llama-4-Maverick-400B", params_b="400", **stated))
+    assert case.graph.name == "llama4-maverick"
+    assert case.remarks == ()
+
+
 def test_a_model_of_another_size_than_stated_is_doubtful() -> None:
     billions = parameters(parse_case(ROW).graph) / 1e9
     case = parse_case(row(params_b=str(10 * billions)))
