@@ -42,11 +42,12 @@ CLUSTERS: Mapping[str, dict[str, object]] = {
         "device": "h100", "count": 2, "sites": 2, "link": "10Gbps", "link_latency": "20ms",
     },
 }  # fmt: skip
-MODELS = ("gpt2", "bert-base", "gpt2-xl", "dlrm-mlperf", "no-such-model")
+MODELS = ("gpt2", "bert-base", "gpt2-xl", "deepseek-v2-lite", "dlrm-mlperf", "no-such-model")
 SUBJECT: Mapping[str, tuple[Any, ...]] = {
     "seq": (512, "256", 0), "change": ({"memory": 0.9}, ["compute=2", "latency=3"], {"speed": 2}),
     "stack": ("generic", "torchtitan", "nothing"), "cost": ("roofline", "calibrated"),
-    "optimizer": ("muon", "sgd"), "grad_dtype": ("bf16",), "batch": (64, "128", 48, -1),
+    "optimizer": ("muon", "sgd"), "grad_dtype": ("bf16",), "expert_imbalance": (1.5, "2", 3, "0.5", 1e9, "x"),
+    "batch": (64, "128", 48, -1),
     "batch_tokens": ("64k", 65536, "many"), "batch_tolerance": ("20%", 0.2),
     "tokens": ("1T", 2e12, "1 GB"), "target_loss": (3.5, "1.0"), "scaling_law": ("besiroglu", "none"),
     "critical_batch": ("1M", "none"), "failures": ("1e-3 /device-day",), "restart": ("15 min", 900, "15"),

@@ -45,11 +45,11 @@ class OptimizerFields(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertFields(Request):
-    """The load of experts; without it the stack's own imbalance counts, in memory alone."""
+    """The load of experts; without it the stack's own imbalance is assumed."""
 
     expert_imbalance: Quantity | None = option(
-        "routed tokens of the rank with most, relative to the mean, 1 or more: in memory, and above the "
-        "stack's own in the time of experts and their all-to-alls (default: the stack's, 1 to 1.1)", "FACTOR",
+        "routed tokens of the rank with most, relative to the mean, 1 or more: in memory, and in the time of "
+        "experts and their all-to-alls (default: the stack's, 1 to 1.1)", "FACTOR",
     )  # fmt: skip
 
 
