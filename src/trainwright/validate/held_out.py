@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.cost.load import BASES, Constants, rests_on
+from trainwright.cost.load import BASES, NINE_IN_TEN, Constants, rests_on
 from trainwright.validate.calibrate import TimeModel, leave_out
 from trainwright.validate.dataset import Dataset, Predictions, measured, predict, stack_name
 from trainwright.validate.forked_map import forked_map
@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 _NARROWER = {"both": "", "device": "both", "stack": "both", "neither": "device"}
 _WIDER = 1.25  # for each thing that is not known, where no source says how much
 _WITHIN = 1.4826  # of a median absolute deviation, to a normal distribution's deviation
+_INSIDE = 0.9
+_LEAST = 0.03  # deviation of a level: clocks and networks of clusters differ by as much
+_FEW = 4  # sources of a kind that its deviation needs
 _PRIOR_RUNS = 10.0  # as many runs as the scatter of all stacks counts for in that of one
 
 
@@ -73,34 +76,49 @@ def hold_out(
 def with_ranges(constants: Constants, dataset: Dataset, held: HeldOut) -> Constants:
     """The constants with the deviations that ranges are made of.
 
-    Runs scatter within a source by a deviation of their stack's, shrunk to that of all stacks; a source's
-    level deviates by what is known of its stack and device. Medians, since both have heavy tails.
+    Runs scatter within a source by a deviation of their stack's, shrunk to that of all stacks. A source's
+    level deviates by as much as makes the range hold nine in ten runs in the median over sources, by what
+    is known of their stack and device.
     """
-    logs, names = np.log(held.ratio), sources(dataset)
-    inner = logs.copy()
+    names, own = sources(dataset), np.array([stack_name(case) if case else "" for case in dataset.cases])
+    logs = np.log(held.ratio)
+    inner = np.full(len(logs), np.nan)
     for name in set(names):
-        inner[names == name] -= np.nanmedian(logs[names == name]) if (names == name).any() else 0.0
-    several = np.array([np.isfinite(logs[names == name]).sum() > 1 for name in names])
-    inner = np.where(several, inner, np.nan)
-    own = np.array([stack_name(case) if case else "" for case in dataset.cases])
+        runs = (names == name) & np.isfinite(logs)
+        if runs.sum() > 1:
+            inner[runs] = logs[runs] - np.median(logs[runs])
     overall = _deviation(inner[np.isfinite(inner)])
     stacks = {
         name: replace(each, scatter=_shrunk(inner[(own == name) & np.isfinite(inner)], overall))
         for name, each in constants.stacks.items()
     }
-    return replace(constants, stacks=stacks, level_deviations=_level_deviations(logs, names, held))
+    scatter = np.array([stacks[name].scatter if name in stacks else overall for name in own])
+    return replace(constants, stacks=stacks, level_deviations=_level_deviations(logs, scatter, names, held))
 
 
-def _level_deviations(logs: Array, names: NDArray[np.str_], held: HeldOut) -> Mapping[str, float]:
+def _level_deviations(
+    logs: Array, scatter: Array, names: NDArray[np.str_], held: HeldOut
+) -> Mapping[str, float]:
     basis = np.array(held.basis)
     result: dict[str, float] = {}
     for kind in BASES:
         chosen = (basis == kind) & np.isfinite(logs)
-        levels = [np.median(logs[chosen & (names == name)]) for name in sorted(set(names[chosen]))]
-        found = float(np.sqrt(np.mean(np.minimum(np.square(levels), 0.25)))) if levels else 0.0
-        least = result[_NARROWER[kind]] * _WIDER if _NARROWER[kind] else 0.0
+        each = [chosen & (names == name) for name in sorted(set(names[chosen]))]
+        found = _least_deviation([(logs[own], scatter[own]) for own in each]) if len(each) >= _FEW else 0.0
+        least = result[_NARROWER[kind]] * _WIDER if _NARROWER[kind] else _LEAST
         result[kind] = max(found, least)
     return result
+
+
+def _least_deviation(runs: list[tuple[Array, Array]]) -> float:
+    """The least deviation of levels at which ranges hold nine in ten runs, in the median over sources."""
+    for deviation in np.arange(_LEAST, 1.0, 0.005):
+        shares = [
+            np.mean(np.abs(logs) <= NINE_IN_TEN * np.hypot(deviation, scatter)) for logs, scatter in runs
+        ]
+        if np.median(shares) >= _INSIDE:
+            return float(deviation)
+    return 1.0
 
 
 def _deviation(values: Array) -> float:

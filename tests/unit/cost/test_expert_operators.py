@@ -53,13 +53,6 @@ def test_cuda_graphs_take_the_place_of_launches() -> None:
     assert time_of(expert_op("experts.down"), cuda_graphs=partial, **launches).kernels == pytest.approx(33)
 
 
-def test_all_ranks_wait_for_the_one_with_most_tokens() -> None:
-    even, uneven = (time_of(expert_op("experts.down"), expert_imbalance=times) for times in (1.0, 1.25))
-    assert uneven.forward_s == pytest.approx(1.25 * even.forward_s)
-    router = expert_op("router")
-    assert time_of(router, expert_imbalance=1.25).forward_s == time_of(router).forward_s
-
-
 def test_biases_of_experts_that_are_not_fused_are_traffic() -> None:
     fused, apart = (time_of(expert_op("experts.down"), expert_bias_bytes=size) for size in (0.0, 10.0))
     # 4,096 rows of 1,024, 10 bytes each, at 1 TB/s

