@@ -11,7 +11,7 @@ ECOSYSTEM ?= ../shared/ecosystem
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes recipe-winners architectures fuzz closure clean
+.PHONY: plan test thorough test-bit-flips test-torchtitan test-bridge test-torchft check calibrate calibrate-memory bench bench-run measure agreement coupling zoo recipes recipe-winners architectures fuzz same-answers closure clean
 
 plan: .venv/.installed  ## how to train Llama 3 70B on 512 H100: text and JSON under report/
 	mkdir -p report
@@ -93,6 +93,9 @@ architectures: .venv/.installed-dev  ## docs/architectures.md: every gradient of
 
 fuzz: .venv/.installed-dev  ## 10,000 mutated inputs over all readers; those that fail are kept in report/fuzz
 	$(BIN)/python -m tests.fuzz.run --count 10000 --seed 7
+
+same-answers: .venv/.installed-dev  ## 200 random requests by command line, Python and HTTP: equal JSON, equal errors
+	SAME_ANSWERS=200 $(BIN)/python -m pytest tests/web/test_same_answers.py
 
 closure: .venv/.installed-dev  ## docs/closure.md: the ten best plans of 30 models under every stack, exported and read back: half an hour
 	$(BIN)/python -m tests.closure.run

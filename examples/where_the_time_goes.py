@@ -12,7 +12,7 @@ print(step, "fits" if step.fits else "does not fit")
 for cause, spent in step.account.time_s.items():
     print(f"  {cause:10} {spent.mean_s * 1e3:8.1f} ms on the mean device")
 
-tasks = step.to_dataframe("pandas") if "pandas" in sys.argv else step.to_dataframe()
+tasks = step.to_dataframe(library="pandas") if "pandas" in sys.argv else step.to_dataframe()
 print(tasks.head(5))
 traces = [each for each in sys.argv[1:] if each.endswith(".json")]
 for path in traces:

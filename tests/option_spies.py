@@ -16,13 +16,14 @@ from tests.constant_profile import constant_profile
 
 # Slow functions of plan and simulate, by the module that calls them: equal arguments have equal results.
 _PURE = (
-    ("trainwright.cli.answer", "find_with_recipe"), ("trainwright.cli.answer", "what_if"),
-    ("trainwright.cli.answer", "find_front"), ("trainwright.cli.answer", "find_families"),
-    ("trainwright.cli.answer", "batch_limit"), ("trainwright.cli.chosen_batch", "choose_batch"),
-    ("trainwright.cli.sizing", "find_recipe_winner"), ("trainwright.cli.sizing", "batch_limit"),
-    ("trainwright.cli.flexible", "find_flexible"), ("trainwright.cli.plan_islands", "find_winner"),
-    ("trainwright.cli.plan_islands", "find_apart"), ("trainwright.cli.plan_islands", "lower"),
-    ("trainwright.cli.plan_tables", "lay_instances"), ("trainwright.cli.simulate_islands", "simulate_apart"),
+    ("trainwright.api.ranked_plans", "find_with_recipe"), ("trainwright.api.ranked_plans", "what_if"),
+    ("trainwright.api.ranked_plans", "find_front"), ("trainwright.api.ranked_plans", "find_families"),
+    ("trainwright.api.ranked_plans", "batch_limit"), ("trainwright.api.chosen_batch", "choose_batch"),
+    ("trainwright.api.sizing", "find_recipe_winner"), ("trainwright.api.sizing", "batch_limit"),
+    ("trainwright.api.non_uniform", "find_flexible"), ("trainwright.api.low_communication", "find_winner"),
+    ("trainwright.api.low_communication", "find_apart"), ("trainwright.api.low_communication", "lower"),
+    ("trainwright.api.recommender_plans", "lay_instances"),
+    ("trainwright.api.simulate_low_communication", "simulate_apart"),
     ("trainwright.simulate.whole", "simulate_plan"), ("trainwright.report.summary", "estimate"),
 )  # fmt: skip
 SPIED = "spied.txt"  # the file in which spies record arguments
@@ -70,7 +71,7 @@ def undrawn() -> Iterator[None]:
     with (
         patch("trainwright.report.figures.save_pictures", save),
         patch("trainwright.sweep.plot.save_figures", save),
-        patch("trainwright.cli.study_folder.save_figures", save),
+        patch("trainwright.report.figures.save_figures", save),
         patch("trainwright.report.tables.show", show),
     ):
         yield
@@ -91,7 +92,7 @@ def drafted() -> Iterator[None]:
         record(question, setting)
         return Flexible(knobs=None, plans=(), reasons=(), drafted=0, simulated=0)
 
-    with patch("trainwright.cli.flexible.find_flexible", find_flexible):
+    with patch("trainwright.api.non_uniform.find_flexible", find_flexible):
         yield
 
 
@@ -260,5 +261,5 @@ def listening() -> Iterator[None]:
         record(settings)
         return Listening()
 
-    with patch("trainwright.web.serve._listen", listen), patch("uvicorn.Server.run"):
+    with patch("trainwright.cli.serve._listen", listen), patch("uvicorn.Server.run"):
         yield

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tests.option_spies import SPIED, shared_results, undrawn
 from trainwright.cli.command_parser import CommandParser, command_module
 from trainwright.cli.main import main
+from trainwright.cli.study import study_parser
 
 PERMITS = ("--lenient",)  # options that change only what is an error without them
 SHOWN = ("--quiet", "--width")  # options that change only what is printed
@@ -71,10 +72,13 @@ class Observed(NamedTuple):
 
 @cache
 def _actions(command: tuple[str, ...]) -> tuple[tuple[str, Action], ...]:
-    parser = CommandParser(add_help=False)
-    module = command_module(command[0] if len(command) == 1 else f"study_{command[1].replace('-', '_')}")
-    module.add_arguments(parser)
-    return tuple((each.option_strings[-1], each) for each in parser._actions if each.option_strings)
+    if len(command) == 2:
+        parser = study_parser(command[1])
+    else:
+        parser = CommandParser(add_help=False)
+        command_module(command[0]).add_arguments(parser)
+    listed = [each for each in parser._actions if each.option_strings and each.dest != "help"]
+    return tuple((each.option_strings[-1], each) for each in listed)
 
 
 def _undescribed(name: str, content: bytes) -> object:

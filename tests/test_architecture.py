@@ -24,8 +24,9 @@ LAYERS = (
     ("search", "report", "export"),
     ("validate", "runtime"),
     ("study", "sweep"),
-    ("cli",),
+    ("api",),
     ("web", "library"),
+    ("cli",),
 )
 ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}
@@ -139,7 +140,6 @@ WRITERS = {
     "trainwright.output_file",
     "trainwright.runtime.shelf",
     "trainwright.runtime.apart.keep",
-    "trainwright.web.answering",
 }
 WRITING = {"write_text", "write_bytes", "rename", "savez", "tofile", "to_csv", "write_html", "write_image"}
 

@@ -13,7 +13,7 @@ _LONGEST = 200  # characters of a value that are repeated to the user
 
 
 class TrainwrightError(Exception):
-    """An error that is the user's to mend; its text is the whole message, on one line."""
+    """An error that is the user's to fix; its text is the whole message, on one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
@@ -39,7 +39,24 @@ class UnknownName(BadInput):
 
 
 class InfeasiblePlan(TrainwrightError):
-    """Nothing fits: the message is the nearest miss and what would make it fit."""
+    """Nothing fits: the message is the nearest miss and what would make it fit.
+
+    As data, None where it is not known: the plan that comes nearest, the bytes that it needs on the device
+    with the least room, what that device has, and how many devices would do.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        nearest: str | None = None,
+        needed_bytes: float | None = None,
+        capacity_bytes: float | None = None,
+        devices_needed: int | None = None,
+    ) -> None:
+        self.nearest, self.devices_needed = nearest, devices_needed
+        self.needed_bytes, self.capacity_bytes = needed_bytes, capacity_bytes
+        super().__init__(message)
 
 
 def one_line(text: str) -> str:

@@ -2,6 +2,8 @@
 
 import math
 import re
+from numbers import Real
+from typing import TypeGuard
 
 from trainwright.errors import BadInput
 
@@ -66,24 +68,39 @@ def parse_quantity(text: object, unit: str, thing: str = "quantity") -> float:
     return value
 
 
-def parse_whole(text: str, thing: str, *, most: int | None = None) -> int:
-    """The whole number above zero that `text` writes in digits, `most` at most."""
-    if not WHOLE.fullmatch(text) or int(text) == 0:
-        raise BadInput(thing, text, "is not a whole number above zero", "write it like 8")
+def parse_amount(value: object, unit: str, thing: str) -> float:
+    """The value in base `unit` of text with a unit, or of a number, which is in that unit already."""
+    if not _is_number(value):
+        return parse_quantity(value, unit, thing)
+    if value < 0:
+        raise BadInput(thing, value, "is negative", f'write it like "{_EXAMPLE[unit]}"')
+    return float(value)
+
+
+def parse_whole(value: object, thing: str, *, most: int | None = None) -> int:
+    """The whole number above zero that `value` is, or writes in digits; `most` at most."""
+    text = str(int(value)) if _is_number(value) and value == int(value) else value
+    if not isinstance(text, str) or not WHOLE.fullmatch(text) or int(text) == 0:
+        raise BadInput(thing, value, "is not a whole number above zero", "write it like 8")
     if most is not None and int(text) > most:
-        raise BadInput(thing, text, f"is more than {most:,}", "ask for less")
+        raise BadInput(thing, value, f"is more than {most:,}", "ask for less")
     return int(text)
 
 
-def parse_number(text: str, thing: str, example: str) -> float:
-    """The plain number above zero that `text` writes; for what has no unit, or has it in its name."""
-    match = _NUMBER.match(text)
+def parse_number(value: object, thing: str, example: str) -> float:
+    """The plain number above zero that `value` is or writes; for what has no unit, or has it in its name."""
+    match = _NUMBER.match(str(value)) if isinstance(value, str) or _is_number(value) else None
     if match is None or match[2]:
-        raise BadInput(thing, text, "is not a number", f"write it like {example}")
-    value = float(match[1])
-    if not 0 < value < math.inf:
-        raise BadInput(thing, text, "is not above zero and finite", f"write it like {example}")
-    return value
+        raise BadInput(thing, value, "is not a number", f"write it like {example}")
+    number = float(match[1])
+    if not 0 < number < math.inf:
+        raise BadInput(thing, value, "is not above zero and finite", f"write it like {example}")
+    return number
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite number, of numpy too."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def render_bytes(value: float) -> str:

@@ -1,18 +1,21 @@
 """One case of closure: the best plans of a model on a cluster under a stack, exported and read back."""
 
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from trainwright.cli.command_parser import parse_command
-from trainwright.cli.configured import legality_notes, parse_configured, parse_job
-from trainwright.cli.export import text_of
-from trainwright.cli.request import parse_request
+from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.configured import build_job, legality_notes, read_configured
+from trainwright.api.fields import pair_texts
+from trainwright.api.plan_problem import build_problem
+from trainwright.api.plan_request import PlanRequest
 from trainwright.cost.constants import Stack
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.types import Job
 from trainwright.export.canonical import canonical
+from trainwright.library import export
 from trainwright.model.features import model_features
 from trainwright.model.load import load_model
 from trainwright.plan.strategy import Strategy
@@ -44,7 +47,7 @@ class ClosureCase:
     model: str
     cluster: str
     stack: str
-    options: tuple[str, ...] = ()  # further ones
+    stated: Mapping[str, Any] = field(default_factory=dict)  # further fields of the request
 
     @property
     def capability(self) -> Capability:
@@ -52,7 +55,12 @@ class ClosureCase:
         return capability_of(self.stack)
 
     def __str__(self) -> str:
-        return " ".join((self.model, self.cluster, self.stack, *self.options))
+        return " ".join((self.model, self.cluster, self.stack, *pair_texts(self.stated)))
+
+    @property
+    def request(self) -> PlanRequest:
+        """The question."""
+        return PlanRequest(self.model, self.cluster, stack=self.stack, top=TOP, **self.stated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +108,8 @@ Validity = Callable[[str, str], list[str] | None]
 
 def run_case(case: ClosureCase, invalid: Validity | None = None) -> ClosureResult:
     """The case by the functions behind `trainwright plan`, `export` and `advise`."""
-    words = [case.model, case.cluster, "--stack", case.stack, "--top", str(TOP), *case.options]
     try:
-        search = find_with_recipe(parse_request(parse_command("plan", words, asked="plan")).question)
+        search = find_with_recipe(build_problem(case.request).question)
     except TrainwrightError as error:
         return ClosureResult(case=case, failures=(f"{case}: plan: {error}",))
     found, job = search.found, replace(search.question.job, global_batch=search.question.batches[0])
@@ -134,12 +141,12 @@ def _followed(result: ClosureResult, strategy: Strategy, job: Job, invalid: Vali
 
 def exported(case: ClosureCase, strategy: Strategy, job: Job) -> str:
     """What `trainwright export` writes for a plan, to its own stack."""
+    target, model, cluster = case.capability.target, case.model, case.cluster
     optimizer, grad_dtype = state_of(job.stack)
-    words = [str(strategy), "--to", case.capability.target, "--model", case.model, "--cluster", case.cluster]
-    words += ["--batch", str(job.global_batch), "--seq", str(job.seq)]
-    words += ["--optimizer", optimizer] if optimizer else []
-    words += ["--grad-dtype", grad_dtype] if grad_dtype else []
-    return text_of(parse_command("export", words, asked="export"))[1]
+    return export(
+        str(strategy), target, model=model, cluster=cluster, batch=int(job.global_batch), seq=job.seq,
+        optimizer=optimizer or None, grad_dtype=grad_dtype or None,
+    ).text  # fmt: skip
 
 
 def state_of(stack: Stack) -> tuple[str, str]:
@@ -153,13 +160,13 @@ def differences(case: ClosureCase, text: str, strategy: Strategy, job: Job) -> I
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"export.{SUFFIXES.get(target, 'yaml')}"
         path.write_text(text, encoding="utf-8")
-        words = [str(path), case.cluster]
-        words += ["--model", case.model] if target in MODEL_ELSEWHERE else []
-        words += ["--seq", str(job.seq)] if target in ("deepspeed", "accelerate") else []
-        options = parse_command("advise", words, asked="advise")
+        request = AdviseRequest(
+            path, case.cluster, model=case.model if target in MODEL_ELSEWHERE else None,
+            seq=job.seq if target in ("deepspeed", "accelerate") else None,
+        )  # fmt: skip
         try:
-            configured = parse_configured(options)
-            subject, read = parse_job(options, configured)
+            configured = read_configured(request)
+            subject, read = build_job(request, configured)
         except TrainwrightError as error:
             yield str(error)
             return

@@ -8,9 +8,8 @@ import pytest
 from tests.closure.arguments import find_invalid, has_facts, has_list
 from tests.closure.case import SUFFIXES, ClosureCase, closure_cases, run_case, stack_names
 from tests.closure.run import render_page
-from trainwright.cli.answer import answer_of
-from trainwright.cli.command_parser import parse_command
-from trainwright.cli.request import parse_request
+from trainwright.api.plan_problem import build_problem
+from trainwright.api.ranked_plans import rank_plans
 from trainwright.export.canonical import canonical
 from trainwright.export.gaps import capability_gaps
 from trainwright.export.handover import Handover
@@ -60,12 +59,12 @@ TAKEN = (
 def test_plans_with_the_optimizer_state_of_a_recipe_read_back_with_it(
     model: str, cluster: str, stack: str, precision: str, seq: int, batch: int
 ) -> None:
-    options = ("--precision", precision, "--seq", str(seq), "--batch", str(batch))
-    result = run_case(ClosureCase(model=model, cluster=cluster, stack=stack, options=options), find_invalid)
+    stated = {"precision": precision, "seq": seq, "batch": batch}
+    case = ClosureCase(model=model, cluster=cluster, stack=stack, stated=stated)
+    result = run_case(case, find_invalid)
     assert result.failures == ()
     assert result.plans == result.exported == result.read_back > 0
-    words = [model, cluster, "--stack", stack, *options]
-    assert answer_of(parse_request(parse_command("plan", words, asked="plan"))).taken is not None
+    assert rank_plans(build_problem(case.request)).taken is not None
 
 
 # Sharding and recomputation of one host's plan; each stack runs some of them.

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from tests.commands import parse_command
 from trainwright.algorithm.exact import Exact
 from trainwright.algorithm.learning import Learning
 from trainwright.algorithm.network import Batch, Mlp, Network, ResidualMlp
@@ -19,7 +20,6 @@ from trainwright.algorithm.talk import converse, converse_together
 from trainwright.algorithm.teacher import build_task, teach
 from trainwright.algorithm.train import Order, Task, train_here
 from trainwright.algorithm.transformer import Transformer
-from trainwright.cli.command_parser import parse_command
 from trainwright.cli.run_algorithm import parse_job
 from trainwright.runtime.apart.job import Job
 from trainwright.runtime.apart.regroup import Memory, recall, regroup
@@ -160,4 +160,4 @@ def _unscaled(member: Any) -> Any:
 def job_of(text: str, path: str) -> Job:
     """A run of five workers and twelve steps, as the command line understands it."""
     words = [path, "dp5", "--algorithm", text, "--steps", "12", "--batch", "20", "--seq", "8"]
-    return parse_job(parse_command("run", words, asked="run"))
+    return parse_job(parse_command("run", *words))

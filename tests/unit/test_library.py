@@ -58,7 +58,7 @@ def test_a_winner_is_simulated_and_exported_as_it_is() -> None:
     assert step.step_s == pytest.approx(plans.best.step_s, rel=0.05)
     assert set(step.to_dataframe().columns) >= {"task", "cause", "start_s", "end_s"}
     assert step._repr_html_().startswith("<table>")
-    assert "--global-batch-size 64" in trainwright.export(plans, "megatron", lenient=True)
+    assert "--global-batch-size 64" in trainwright.export(plans, "megatron", lenient=True).text
 
 
 def test_errors_are_exceptions_of_ours() -> None:

@@ -1,9 +1,9 @@
-"""Every option of the library is honoured as by the command, or refused by name."""
+"""Every option of the command line is a keyword of the library, with the same meaning."""
 
-import argparse
 import importlib.util
 import inspect
 import json
+from dataclasses import fields
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,106 +11,65 @@ import pytest
 
 import trainwright
 import trainwright.library
+from tests.commands import asked, parse_command
 from tests.option_modes import PLANS, SIMULATIONS
 from tests.option_modes_tools import ADVICE, EXPORTS
 from tests.options import CommandMode, every_option, without
 from tests.unit.sweep.small import small_sweep
-from trainwright.cli.command_parser import CommandParser, command_module, parse_command
+from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.export_request import ExportRequest
+from trainwright.api.fields import Request, command_words, pair_texts, value_text
+from trainwright.api.low_communication import LowCommunicationPlans
+from trainwright.api.plan_request import PlanRequest
+from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.strategy_plans import StrategyPlans
+from trainwright.cluster.load import load_cluster
 from trainwright.errors import BadInput, InfeasiblePlan
-from trainwright.library.options import options_of
+from trainwright.model.build import build_graph
+from trainwright.model.load import load_model
+from trainwright.plan.strategy import parse_strategy
 
 MODES = (PLANS[0], SIMULATIONS[0], ADVICE[0], EXPORTS[0])
-OF_TERMINALS = ("quiet", "width")
-ANSWERING = {  # the function of the command line that answers a call, by command
-    "plan": "planning.plan_answer", "simulate": "simulating.outcome_of", "advise": "advising.advised",
-    "export": "exporting.text_of",
+REQUESTS: dict[str, type[Request]] = {
+    "plan": PlanRequest, "simulate": SimulateRequest, "advise": AdviseRequest, "export": ExportRequest,
 }  # fmt: skip
-SMALL = {
-    "plan": ("gpt2", "h100:2"), "simulate": ("gpt2", "h100:2", "dp2"), "advise": ("dp2", "h100:2"),
-    "export": ("dp2", "megatron"),
+# Options that name files which a command writes, or say how it prints: a result has methods for them.
+OF_COMMANDS = {
+    "json", "csv", "report", "figures", "quiet", "width", "trace", "save_plan", "save_plans", "out",
 }  # fmt: skip
 
 
-class Reached(Exception):
-    """The options with which the command line is reached."""
-
-
-def stated(mode: CommandMode, flag: str) -> argparse.Namespace:
-    """The options of a mode and one more, as the command line parses them."""
+def words(mode: CommandMode, flag: str) -> list[str]:
+    """The words of a mode and one more option."""
     sample = mode.samples[flag]
-    words = without(mode.words[1:], flag, mode.actions[flag])
-    return parse_command(mode.words[0], [*words, flag, *(() if sample is None else (sample,))], asked="")
+    kept = without(mode.words[1:], flag, mode.actions[flag])
+    return [*kept, flag, *(() if sample is None else (sample,))]
 
 
-def call(command: str, asked: argparse.Namespace) -> None:
-    """The function of the library with the same options as keywords."""
-    given = {name: getattr(asked, name) for name in asked.given}
-    if command == "export":
-        trainwright.export(" ".join(asked.plan), given.pop("to"), **given)
-    elif command == "advise":
-        trainwright.advise(asked.config, asked.cluster, **given)
-    elif command == "plan":
-        trainwright.plan(asked.model, asked.cluster, **given)
-    else:
-        trainwright.simulate(asked.model, asked.cluster, " ".join(asked.plan), **given)
+@pytest.mark.parametrize("command", REQUESTS)
+def test_the_options_of_a_command_are_the_keywords_of_its_function(command: str) -> None:
+    options = vars(parse_command(command, *next(m for m in MODES if m.words[0] == command).words[1:]))
+    parameters = inspect.signature(getattr(trainwright, command)).parameters
+    assert set(parameters) == set(options) - OF_COMMANDS - {"given", "asked"}
+    assert list(parameters) == list(inspect.signature(REQUESTS[command]).parameters)
 
 
 @pytest.mark.parametrize(
     ("mode", "flag"), [pytest.param(*each, id=f"{each[0]}{each[1]}") for each in every_option(MODES)]
 )
-def test_every_option_of_a_command_is_a_keyword_that_reaches_it_or_is_refused(
-    mode: CommandMode, flag: str
-) -> None:
-    def reach(options: argparse.Namespace, *_: object) -> None:
-        raise Reached(options)
-
-    command, asked, name = mode.words[0], stated(mode, flag), flag.lstrip("-").replace("-", "_")
-    with patch(f"trainwright.library.{ANSWERING[command]}", reach):
-        if name in OF_TERMINALS:
-            with pytest.raises(BadInput, match=f"{name} .*is for a terminal"):
-                call(command, asked)
-            return
-        with pytest.raises(Reached) as reached:
-            call(command, asked)
-    (options,) = reached.value.args
-    for each in (options, asked):  # the library names a plan in one word
-        each.plan = " ".join(getattr(each, "plan", ())).split()
-    assert {**vars(options), "asked": ""} == vars(asked)
+def test_a_command_line_that_is_rendered_asks_the_same(mode: CommandMode, flag: str) -> None:
+    command = mode.words[0]
+    try:
+        request = asked(REQUESTS[command], command, *words(mode, flag))
+    except BadInput:  # two ways to state one thing
+        return
+    assert asked(REQUESTS[command], *command_words(command, request)) == request
 
 
-def test_traces_for_chakra_are_left_to_the_command() -> None:
-    with pytest.raises(BadInput, match="call trainwright export --to chakra"):
-        trainwright.export("dp2", "chakra")
-
-
-def written_names() -> list[tuple[str, str]]:
-    """The keywords that name a file or a directory, by function."""
-    found = []
-    for command in SMALL:
-        parser = CommandParser(add_help=False)
-        command_module(command).add_arguments(parser)
-        named = [each for each in parser._actions if each.option_strings]
-        found += [
-            (command, each.dest) for each in named if each.metavar in ("FILE", "FILE.html", "DIR", "PATH")
-        ]
-    return found
-
-
-@pytest.mark.parametrize(("command", "name"), written_names())
-def test_every_keyword_that_names_a_file_writes_it(command: str, name: str, tmp_path: Path) -> None:
-    if name == "figures":
-        pytest.importorskip("matplotlib")
-    path = tmp_path / ("plans" if name in ("save_plans", "figures") else f"written.{name}")
-    options: dict[str, object] = {"batch": 8} if command != "export" else {}
-    if name == "save_plans":
-        options |= {"algorithm": "diloco", "islands": 2}
-    if command == "advise":
-        options["model"] = "gpt2"
-    function = getattr(trainwright, command)
-    function(*SMALL[command], **{name: path}, **options)
-    files = [path] if path.is_file() else list(path.rglob("*"))
-    assert files
-    assert all(each.stat().st_size for each in files)
+def test_a_request_is_a_frozen_value() -> None:
+    for request in REQUESTS.values():
+        assert request.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        assert all("form" in each.metadata for each in fields(request))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["batch", "seq"])
@@ -128,52 +87,100 @@ class TestSweep:
     def test_every_parameter_reaches_the_sweep(self, tmp_path: Path) -> None:
         parameters = inspect.signature(trainwright.library.sweep).parameters
         assert [*parameters] == ["what", "out", "workers", "ray", "progress"]
-        with patch("trainwright.library.sweeping.run_sweep") as run:
+        with patch("trainwright.sweep.run.run_sweep") as run:
             swept = small_sweep()
             trainwright.sweep(swept, tmp_path, workers=3, ray="local", progress=print)
         run.assert_called_once_with(swept, tmp_path, workers=3, ray="local", progress=print)
 
-    @pytest.mark.parametrize(("workers", "ray"), [(-1, ""), (2, "local")])
-    def test_workers_that_cannot_be_had_are_refused(self, workers: int, ray: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("workers", "ray"), [(-1, None), (2, "local")])
+    def test_workers_that_cannot_be_had_are_refused(
+        self, workers: int, ray: str | None, tmp_path: Path
+    ) -> None:
         with pytest.raises(BadInput, match="--workers"):
             trainwright.sweep(small_sweep(), tmp_path / "made", workers=workers, ray=ray)
         assert not (tmp_path / "made").exists()
 
 
-def test_the_first_line_of_the_documents_is_accepted() -> None:
-    asked = options_of("plan", ("llama3-70b", "h100:512"), {"fix": {"pp": [1, 2]}, "max_tp": 8})
-    assert (asked.fix, asked.max_tp) == (["pp=1,2"], "8")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "given"),
-    [
-        ("devices_range", (8, 16), "8..16"), ("batch_range", [4, 8], "4:8"),
-        ("algorithm", ["diloco", "ist"], "diloco,ist"), ("report", Path("page.html"), "page.html"),
-        ("batch", 512.0, "512"), ("max_dollars", 5e6, "5000000"), ("change", {"memory": 0.9}, ["memory=0.9"]),
-        ("fix", ["pp=1", "tp=2"], ["pp=1", "tp=2"]), ("pareto", True, True),
-    ],
-)  # fmt: skip
-def test_values_become_what_a_user_would_type(name: str, value: object, given: object) -> None:
-    assert getattr(options_of("plan", ("gpt2", "h100:8"), {name: value}), name) == given
-
-
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
-        ("batchsize", 3, "did you mean batch"), ("batch", [1, 2], "takes one value"),
-        ("report", True, "is no value"), ("json", True, "would print"), ("json", "-", "would print"),
-        ("pareto", "yes", "neither True nor False"), ("batch", object(), "not text, a number or a path"),
+        ("batchsize", 3, "did you mean batch"), ("batch", [1, 2], "--batch"), ("pareto", "yes", "pareto"),
+        ("batch", object(), "--batch"), ("batch", -1, "--batch"), ("tokens", float("nan"), "--tokens"),
+        ("price", -1.0, "--price"), ("fix", {"pp": "many"}, "pp"), ("change", {"compute": 0}, "--change"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(name: str, value: object, match: str) -> None:
     with pytest.raises(BadInput, match=match):
-        options_of("plan", ("gpt2", "h100:8"), {name: value})
+        trainwright.plan("gpt2", "h100:8", **{name: value})  # type: ignore[arg-type]
 
 
-def test_a_model_that_is_no_name_is_refused() -> None:
-    with pytest.raises(BadInput, match="takes names and files"):
-        trainwright.plan(object(), "h100:8")  # type: ignore[call-overload]
+def test_values_are_text_or_numbers_alike() -> None:
+    as_text = trainwright.plan(
+        "gpt2", "h100:8", batch="512", price="2.5 $/h", restart="15 min", fix=["pp=1,2"], oom_risk="10%",
+        tokens="1T", change=["memory=0.9"], top="2",
+    )  # fmt: skip
+    as_numbers = trainwright.plan(
+        "gpt2", "h100:8", batch=512, price=2.5, restart=900, fix={"pp": [1, 2]}, oom_risk=0.1, tokens=1e12,
+        change={"memory": 0.9}, top=2,
+    )  # fmt: skip
+    assert as_text.to_json() == as_numbers.to_json()
+
+
+def test_pairs_and_ranges_are_rendered_as_users_type_them() -> None:
+    assert pair_texts({"pp": [1, 2], "recompute": "full"}) == ("pp=1,2", "recompute=full")
+    assert (value_text((8, 16), ".."), value_text(["diloco", "ist"]), value_text(5e6)) == (
+        "8..16", "diloco,ist", "5000000",
+    )  # fmt: skip
+
+
+CONFIG = {
+    "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+    "intermediate_size": 256, "vocab_size": 256, "max_position_embeddings": 128,
+}  # fmt: skip
+CLUSTER = {"name": "mine", "count": 4, "device": {"base": "h100", "price_per_hour": "9 $/h"}}
+
+
+def test_models_and_clusters_are_names_paths_dictionaries_or_objects(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    of_file = trainwright.plan(tmp_path / "config.json", "h100:4", batch=16, top=1).best
+    of_mapping = trainwright.plan(CONFIG, "h100:4", batch=16, top=1).best
+    assert of_file.step_s == of_mapping.step_s
+    architecture, cluster = load_model("gpt2"), load_cluster("h100:4")
+    named = trainwright.plan("gpt2", "h100:4", batch=16, top=1).best
+    for model in (architecture, build_graph(architecture)):
+        found = trainwright.plan(model, cluster, batch=16, seq=architecture.max_seq, top=1).best
+        assert found == named
+    dear = trainwright.plan("gpt2", CLUSTER, batch=16, top=1).best
+    assert (dear.step_s, dear.budget.dollars > named.budget.dollars) == (named.step_s, True)
+
+
+def test_a_graph_states_no_length() -> None:
+    with pytest.raises(BadInput, match="states no sequence length; state seq"):
+        trainwright.plan(build_graph(load_model("gpt2")), "h100:4")
+
+
+@pytest.mark.parametrize(("model", "cluster"), [(object(), "h100:8"), ("gpt2", object())])
+def test_what_is_no_model_or_cluster_is_refused(model: object, cluster: object) -> None:
+    with pytest.raises(BadInput, match="is not a name, a path, a dictionary"):
+        trainwright.plan(model, cluster)  # type: ignore[arg-type]
+
+
+def test_a_plan_is_a_strategy_a_text_or_an_answer() -> None:
+    plans = trainwright.plan("gpt2", "h100:2", batch=8, top=1, optimizer="muon")
+    assert isinstance(plans, StrategyPlans)
+    steps = [
+        trainwright.simulate("gpt2", "h100:2", plan, batch=8, optimizer="muon").account
+        for plan in (plans, plans.best, plans.strategy, str(plans.strategy))
+    ]
+    assert steps == [steps[0]] * 4
+    own = trainwright.simulate("gpt2", "h100:2", plans)  # batch and optimizer of the answer
+    assert own.account == steps[0]
+    assert trainwright.export(plans, "megatron", lenient=True).text.count("--global-batch-size 8") == 1
+
+
+def test_a_general_plan_is_simulated_as_it_is() -> None:
+    step = trainwright.simulate("gpt2", "h100:2", parse_strategy("dp2 mb1"), batch=8)
+    assert trainwright.simulate("gpt2", "h100:2", step.plan).step_s == step.step_s
 
 
 @pytest.mark.parametrize(("name", "unit"), [("max_days", "days"), ("max_dollars", r"\$")])
@@ -196,17 +203,28 @@ def test_a_recommender_is_planned() -> None:
         trainwright.plan("dlrm-mlperf", "a100:8", max_tp=2)
 
 
-def test_files_are_written(tmp_path: Path) -> None:
-    names = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "report")}
-    plans = trainwright.plan("gpt2", "h100:2", top=1, **names)
-    assert json.loads(names["json"].read_text())["plans"][0]["step_s"] == plans.best.step_s
-    assert all(each.stat().st_size for each in names.values())
+def test_results_are_written_by_their_methods(tmp_path: Path) -> None:
+    plans = trainwright.plan("gpt2", "h100:2", top=1)
+    plans.save_json(tmp_path / "out.json")
+    plans.save_csv(tmp_path / "out.csv")
+    plans.save_report(tmp_path / "out.html")
+    assert json.loads((tmp_path / "out.json").read_text())["plans"][0]["step_s"] == plans.best.step_s
+    assert "trainwright plan gpt2 h100:2 --top 1" in (tmp_path / "out.html").read_text()
+    assert (tmp_path / "out.csv").read_text().count("\n") == 2
+    step = trainwright.simulate("gpt2", "h100:2", plans)
+    step.save_plan(tmp_path / "best.plan")
+    step.save_trace(tmp_path / "step.json")
+    assert trainwright.simulate("gpt2", "h100:2", tmp_path / "best.plan").step_s == step.step_s
+    low = trainwright.plan("gpt2", "h100:2", algorithm=["diloco"], islands=2, batch=8)
+    assert isinstance(low, LowCommunicationPlans)
+    low.save_plans(tmp_path / "plans")
+    assert (tmp_path / "plans" / "diloco.plan").stat().st_size
 
 
 def test_tracing_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "trainwright.library.tracing.find_spec", lambda name: None if name == "torch" else found(name)
+        "trainwright.library.find_spec", lambda name: None if name == "torch" else found(name)
     )
     with pytest.raises(BadInput, match=r"pip install 'trainwright\[run\]'"):
         trainwright.trace(None, None)

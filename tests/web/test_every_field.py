@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -14,11 +14,17 @@ pytest.importorskip("httpx")
 
 from fastapi.testclient import TestClient
 
+from tests.option_modes import PLANS, SIMULATIONS
 from tests.option_spies import shared_results
-from trainwright.cli.command_parser import CommandParser, command_module
+from trainwright.api.fields import Request, flag_of
+from trainwright.api.plan_request import PlanRequest
+from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.terms_fields import TermsFields
+from trainwright.cli.study import study_parser
 from trainwright.study import STUDIES
 from trainwright.web.answering import packed_answer
 from trainwright.web.app import build_app
+from trainwright.web.questions import Plan, Simulate, Subject, TracedStep
 from trainwright.web.settings import Settings
 from trainwright.web.workers import Question
 
@@ -28,18 +34,12 @@ CONFIG = {
 }  # fmt: skip
 OTHER_CONFIG = {"config": {**CONFIG, "num_hidden_layers": 2}}
 DESCRIPTIONS = ("command", "notes")  # keys that describe a question, not its answer
-SUBJECT = {
+OWN = {  # fields that are the server's own way to name a model and a cluster
     "model": "gpt2-medium", "config": CONFIG, "device": "a100", "count": 8, "network": "dgx-a100", "sites": 4,
-    "link": "20Gbps", "link_latency": "99ms", "change": {"compute": 0.5}, "batch": 128, "seq": 512,
-    "stack": "generic", "batch_tokens": "64k", "batch_tolerance": "3%", "optimizer": "sgd",
-    "grad_dtype": "bf16", "expert_imbalance": 1.5,
+    "link": "20Gbps", "link_latency": "99ms", "cost": "roofline",
 }  # fmt: skip
-TERMS = {"tokens": "1T", "price": 9}
-PLAN = {
-    **SUBJECT, **TERMS, "precision": "fp16", "objective": "memory", "fix": ["pp=1"], "top": 1, "pareto": True,
-    "all_variants": True, "algorithm": "local-sgd", "islands": 4,
-}  # fmt: skip
-TRACED = {**SUBJECT, "plan": "dp4 mb8"}
+TRACED = {**OWN, "plan": "dp4 mb8"}
+FILES = {"model", "cluster", "runs", "cost", "plan"}  # fields of requests that may name files
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,29 +58,29 @@ class RequestMode:
 SITES = {"count": 2, "sites": 2, "link": "10Gbps"}
 MODES = (
     RequestMode(
-        name="plan", path="/api/plan", body={"model": "gpt2", "count": 4, "batch": 64}, samples=PLAN
+        name="plan", path="/api/plan", body={"model": "gpt2", "count": 4, "batch": 64}, samples=OWN
     ),
     RequestMode(
-        name="plan-sites", path="/api/plan", body={"model": "gpt2", "batch": 64, **SITES}, samples=PLAN
+        name="plan-sites", path="/api/plan", body={"model": "gpt2", "batch": 64, **SITES}, samples=OWN
     ),
     RequestMode(
         name="plan-config", path="/api/plan", body={"config": CONFIG, "count": 2, "batch": 64},
-        samples=PLAN | OTHER_CONFIG,
+        samples=OWN | OTHER_CONFIG,
     ),
     RequestMode(
-        name="plan-algorithm", path="/api/plan", samples=PLAN | OTHER_CONFIG,
+        name="plan-algorithm", path="/api/plan", samples=OWN | OTHER_CONFIG,
         body={"config": CONFIG, "batch": 64, **SITES, "algorithm": "diloco"},
     ),
     RequestMode(
-        name="plan-recommender", path="/api/plan", samples=PLAN | {"model": "gpt2", "batch": 8192},
+        name="plan-recommender", path="/api/plan", samples=OWN | {"model": "gpt2"},
         body={"model": "dlrm-mlperf", "device": "h100", "count": 4},
     ),
     RequestMode(
-        name="simulate", path="/api/simulate", samples=TRACED | TERMS,
+        name="simulate", path="/api/simulate", samples=TRACED,
         body={"model": "gpt2", "count": 4, "batch": 64, "plan": "dp4 mb16"},
     ),
     RequestMode(
-        name="simulate-sites", path="/api/simulate", samples=TRACED | TERMS | OTHER_CONFIG,
+        name="simulate-sites", path="/api/simulate", samples=TRACED | OTHER_CONFIG,
         body={"config": CONFIG, "batch": 64, **SITES, "plan": "dp4 mb16"},
     ),
     RequestMode(
@@ -129,7 +129,29 @@ def bodies() -> dict[str, list[str]]:
 
 
 def every_field() -> list[Any]:
-    return [pytest.param(mode, name, id=f"{mode}-{name}") for mode in MODES for name in bodies()[mode.path]]
+    return [pytest.param(mode, name, id=f"{mode}-{name}") for mode in MODES for name in mode.samples]
+
+
+@pytest.mark.parametrize(
+    ("body", "request_type", "but"),
+    [
+        (Plan, PlanRequest, set()), (Simulate, SimulateRequest, set()),
+        (TracedStep, SimulateRequest, {"free", *TermsFields.__dataclass_fields__}),
+    ],
+)  # fmt: skip
+def test_a_body_has_every_field_of_its_request_but_files(
+    body: type[Subject], request_type: type[Request], but: set[str]
+) -> None:
+    known = {each.name for each in fields(request_type)} - but  # type: ignore[arg-type]
+    assert set(body.model_fields) - set(OWN) - {"plan"} == known - FILES
+    modes = PLANS if request_type is PlanRequest else SIMULATIONS
+    stated = {"model": "gpt2", **({"plan": "dp8"} if request_type is SimulateRequest else {})}
+    for name in known - FILES:
+        sample = modes[0].samples[flag_of(name)]
+        value = True if sample is None else [sample] if name in ("fix", "change") else sample
+        request = body(**stated, **{name: value}).build(request_type)  # type: ignore[arg-type]
+        assert getattr(request, name) == value
+        assert request.cluster == "h100:8"  # type: ignore[attr-defined]
 
 
 def test_every_endpoint_with_a_body_is_tried() -> None:
@@ -220,9 +242,8 @@ def study_options() -> list[Any]:
     """Every option of every study."""
     found = []
     for name in STUDIES:
-        parser = CommandParser(add_help=False)
-        command_module(f"study_{name.replace('-', '_')}").add_arguments(parser)
-        found += [(name, each.option_strings[-1], each.nargs == 0) for each in parser._actions]
+        listed = [each for each in study_parser(name)._actions if each.dest != "help"]
+        found += [(name, each.option_strings[-1], each.nargs == 0) for each in listed]
     return found
 
 
@@ -240,8 +261,9 @@ def test_an_option_of_a_study_reaches_its_job_or_is_refused(
     with patch("trainwright.web.jobs.Jobs.start", start):
         reply = client.post(f"/api/study/{name}", json={"options": {flag.lstrip("-"): value}})
     if reply.status_code == 422:
-        assert flag in reply.json()["error"]
+        assert flag.lstrip("-").replace("-", "_") in reply.json()["error"].replace("-", "_")
         assert not started
         return
-    words = [flag] if is_switch else [flag, "8"]
-    assert started == [("study", [name, *words], f"trainwright study {name} {' '.join(words)}")]
+    ((kind, (request,), command),) = started
+    assert (kind, getattr(request, flag.lstrip("-").replace("-", "_"))) == ("study", value)
+    assert command == f"trainwright study {name} {flag}{'' if is_switch else ' 8'}"

@@ -63,7 +63,7 @@ BOMB = gzip.compress(b"0" * 50_000_000)
         ('{"model":"config.json"}', (422,), "catalog"),
         ('{"model":"no-such-model"}', (422,), "no such name"),
         ('{"model":"gpt2","device":"x.toml"}', (422,), "catalog"),
-        ('{"model":"gpt2","fix":["--json=x"]}', (422,), "fix"),
+        ('{"model":"gpt2","fix":["--json=x"]}', (422,), "knob"),
         ('{"model":"llama3-405b","count":1}', (409,), ""),
         ('{"model":"dlrm-mlperf","seq":8}', (422,), "does not apply to a recommender"),
     ],

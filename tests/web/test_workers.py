@@ -9,12 +9,13 @@ import sys
 
 import pytest
 
+from trainwright.api.plan_request import PlanRequest
 from trainwright.web.settings import Settings
 from trainwright.web.workers import Busy, Question, TooLong, Workers
 
 
-def plan(model: str, *more: str) -> Question:
-    return ("plan", ["plan", model, "h100:8", *more], {})
+def plan(model: str, *, pareto: bool = False) -> Question:
+    return ("plan", PlanRequest(model, "h100:8", pareto=pareto))
 
 
 def test_a_question_under_way_is_shared_and_one_that_is_left_is_dropped() -> None:
@@ -22,8 +23,8 @@ def test_a_question_under_way_is_shared_and_one_that_is_left_is_dropped() -> Non
         workers = Workers(Settings(workers=1, most_waiting=2))
         workers.start()
         try:
-            first = asyncio.ensure_future(workers.ask(plan("llama2-7b", "--pareto")))
-            twin = asyncio.ensure_future(workers.ask(plan("llama2-7b", "--pareto")))
+            first = asyncio.ensure_future(workers.ask(plan("llama2-7b", pareto=True)))
+            twin = asyncio.ensure_future(workers.ask(plan("llama2-7b", pareto=True)))
             left = asyncio.ensure_future(workers.ask(plan("gpt2"), ticket="left"))
             await asyncio.sleep(0.1)
             assert (workers.place("left"), workers.place("nobody's")) == (1, 0)
@@ -62,7 +63,7 @@ def test_work_counts_against_a_question_and_waiting_for_a_core_does_not(
             status, _ = await workers.ask(plan("gpt2-xl"))
             assert status == 200
             with pytest.raises(TooLong):
-                await workers.ask(("plan", ["plan", "deepseek-v3", "h100:2048", "--pareto"], {}))
+                await workers.ask(("plan", PlanRequest("deepseek-v3", "h100:2048", pareto=True)))
             assert workers._all != [worker]
         finally:
             workers.stop()

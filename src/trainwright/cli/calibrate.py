@@ -1,92 +1,68 @@
 """`trainwright calibrate`: constants refined by what a user has measured: a profiler's trace, or runs."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from trainwright.api.calibrate_request import CalibrateRequest
+from trainwright.cli.pages import add_json
+from trainwright.cli.request_options import add_fields, read_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainwright.cluster.types import Cluster
+    from trainwright.api.calibrate import AnchoredRuns
+    from trainwright.cost.anchor import Anchoring, AnchorRun, LevelCorrection
     from trainwright.validate.trace_fit import Refined
+
+_HEADERS = (
+    "runs of", "runs", "time: ratio", "corrected", "range", "memory: ratio", "corrected", "range",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "cluster", metavar="CLUSTER", help='what was traced, or ran: "h100:8", or a TOML file'
-    )
-    measured = parser.add_mutually_exclusive_group(required=True)
-    measured.add_argument(
-        "--from", dest="traces", nargs="+", metavar="TRACE",
-        help="traces that torch.profiler has written with record_shapes=True: refine efficiencies",
-    )  # fmt: skip
-    measured.add_argument(
-        "--runs", metavar="RUNS.csv",
-        help="runs with step_time_s or memory_gib, columns as in docs/validation.md: correct the level of "
-        "predictions (docs/anchoring.md)",
-    )  # fmt: skip
+    add_fields(parser, CalibrateRequest)
     parser.add_argument(
         "--out", metavar="FILE",
         help="with --from, a cluster file with the refined efficiencies; with --runs, an anchor file for "
         "--runs of plan, simulate and validate (TOML)",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE", help="JSON, to a file or standard output"
-    )
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Refine; show and write."""
-    if options.runs:
-        from trainwright.cli.calibrate_runs import calibrate_runs
+    from trainwright.api.calibrate import AnchoredRuns, answer_calibrate
 
-        return calibrate_runs(options)
-    from trainwright.cluster.load import load_cluster
-    from trainwright.cost.load import load_constants
-    from trainwright.cost.source import build_source
-    from trainwright.output_file import save_text
-    from trainwright.report.files import render_json
-    from trainwright.report.kineto import load_kineto
-    from trainwright.validate.trace_fit import refine
-
-    cluster = load_cluster(options.cluster)
-    efficiency = build_source("calibrated", options.cluster, cluster, load_constants(), None).efficiency
-    found = refine([load_kineto(Path(each)) for each in options.traces], cluster, efficiency)
+    found = answer_calibrate(read_request(options, CalibrateRequest))
     if options.out:
-        save_text(Path(options.out), _entry(options, cluster, found))
+        found.save(options.out)
+    if options.json == "-":
+        print(found.to_json(), end="")
+        return 0
     if options.json:
-        text = render_json({"cluster": options.cluster, "refined": found})
-        if options.json == "-":
-            print(text, end="")
-            return 0
-        save_text(Path(options.json), text)
-    _show(found)
+        found.save_json(options.json)
+    if isinstance(found, AnchoredRuns):
+        _show_runs(found)
+        use = "give it as --runs to plan, simulate and validate"
+    else:
+        _show_refined(found.refined)
+        use = "usable wherever a CLUSTER is asked for"
     if options.out:
-        print(f"{options.out}: usable wherever a CLUSTER is asked for")
+        print(f"{options.out}: {use}")
     return 0
 
 
-def _entry(options: argparse.Namespace, cluster: "Cluster", found: "Sequence[Refined]") -> str:
-    """The cluster file that was named with [efficiency] put anew, or one over the catalog's entries."""
-    lines = ["", "# Refined by trainwright calibrate from a trace.", "[efficiency]"]
-    lines += [f"{each.constant} = {each.after:.4g}" for each in found]
-    if not options.cluster.endswith(".toml"):
-        head = [
-            f'name = "{cluster.name}"', f"count = {cluster.count}", f'device = "{cluster.device.name}"',
-            f'network = "{cluster.network.name}"',
-        ]  # fmt: skip
-        return "\n".join([*head, *lines]) + "\n"
-    kept, inside = [], False
-    for line in Path(options.cluster).read_text(encoding="utf-8-sig").splitlines():
-        if line.strip().startswith("["):
-            inside = line.strip() == "[efficiency]"
-        if not inside:
-            kept.append(line)
-    return "\n".join([*kept, *lines]) + "\n"
+def _show_runs(found: "AnchoredRuns") -> None:
+    from trainwright.report import tables
+
+    console = tables.open_console()
+    tables.show(console, *found.notes)
+    rows = [_row(own, each) for own, each in zip(found.groups, found.corrections, strict=True)]
+    tables.show(console, tables.table("Measured over predicted, and what it corrects", _HEADERS, rows))
 
 
-def _show(found: "Sequence[Refined]") -> None:
+def _show_refined(found: "Sequence[Refined]") -> None:
     from trainwright.report import tables
     from trainwright.units import render_duration
 
@@ -97,3 +73,32 @@ def _show(found: "Sequence[Refined]") -> None:
     ]  # fmt: skip
     headers = ("share of the datasheet", "before", "after", "kernels", "measured", "predicted then")
     tables.show(tables.open_console(), tables.table("", headers, rows))
+
+
+def _row(runs: "Sequence[AnchorRun]", found: "Anchoring") -> list[str]:
+    own = runs[0].conditions
+    stack = f"{own.stack} {own.release}".strip()
+    times = [each.step_s / each.predicted_step_s for each in runs if each.step_s and each.predicted_step_s]
+    peaks = [
+        each.memory_bytes / each.predicted_memory_bytes
+        for each in runs
+        if each.memory_bytes and each.predicted_memory_bytes
+    ]
+    return [
+        f"{runs[0].model} on {own.device}, {stack}, {own.precision}", str(len(runs)), _between(times),
+        *_corrected(found.step_time), _between(peaks), *_corrected(found.memory),
+    ]  # fmt: skip
+
+
+def _between(ratios: "Sequence[float]") -> str:
+    if not ratios:
+        return ""
+    low, high = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _corrected(correction: "LevelCorrection | None") -> tuple[str, str]:
+    """The factor, and the width that the range keeps."""
+    if correction is None:
+        return "", ""
+    return f"x {correction.factor:.3f}", f"x {correction.width:.2f}"

@@ -12,8 +12,6 @@ from trainwright.errors import BadInput, TrainwrightError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_ELSEWHERE = {"serve": "trainwright.web.serve"}  # modules of commands that are not in this package
-
 
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises what a user did wrong, and names the nearest option for one it does not know."""
@@ -103,13 +101,4 @@ def _begins(name: str, flags: Sequence[str]) -> bool:
 
 def command_module(command: str) -> Any:
     """The module of a command, with its options and what it does."""
-    return importlib.import_module(_ELSEWHERE.get(command, f"trainwright.cli.{command}"))
-
-
-def parse_command(command: str, words: Sequence[str], *, asked: str, prog: str = "") -> argparse.Namespace:
-    """The options of a command, by its own parser; for callers that are no terminal, and need no help."""
-    parser = CommandParser(prog=prog or f"trainwright {command}", add_help=False, allow_abbrev=False)
-    command_module(command).add_arguments(parser)
-    options = parser.parse_options(words)
-    options.asked = asked
-    return options
+    return importlib.import_module(f"trainwright.cli.{command}")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli import cost
+from trainwright.api.subject_fields import COST_HELP
 from trainwright.cli.needs_torch import check_torch
 from trainwright.cli.refusal import refuse_given
 from trainwright.cli.run_options import (
@@ -107,9 +107,8 @@ def _add_keeping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", metavar="FILE", help="numbers of every step as lines of JSON")
     parser.add_argument("--tensorboard", metavar="DIR", help="the same for TensorBoard")
     parser.add_argument("--record", metavar="FILE", help="a trace of the third step, which Perfetto opens")
-    cost.add_arguments(
-        parser, "a short profile of this machine; for the prediction beside --record, CPUs only"
-    )
+    usual = "a short profile of this machine; for the prediction beside --record, CPUs only"
+    parser.add_argument("--cost", metavar="SOURCE", help=COST_HELP.format(usual))
     parser.add_argument("--export", metavar="FILE", help="the weights at the end, .safetensors or .pt")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli.named_plan import is_file, load_plan
+from trainwright.api.named_plan import is_file, load_plan
 from trainwright.cli.refusal import refuse_given
 from trainwright.errors import BadInput
 from trainwright.plan.islands import algorithm_of, is_apart, islands_of

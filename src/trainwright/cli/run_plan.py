@@ -4,8 +4,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from trainwright.cli.named_plan import is_file, is_zoo, load_plan, parse_named
-from trainwright.cli.subject import Subject
+from trainwright.api.named_plan import is_file, is_zoo, load_plan, parse_named
+from trainwright.api.subject import Subject
 from trainwright.cost.load import Interval
 from trainwright.cost.memory_risk import UNKNOWN_SPREAD
 from trainwright.errors import BadInput

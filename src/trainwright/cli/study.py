@@ -1,18 +1,22 @@
-"""`trainwright study`: published comparisons, run anew; each with options of its own."""
+"""`trainwright study`: published comparisons, reproduced; each with options of its own."""
 
 import argparse
-import importlib
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from trainwright.api.study_requests import STUDY_REQUESTS
+from trainwright.cli import pages
 from trainwright.cli.command_parser import CommandParser
 from trainwright.cli.refusal import refuse_given
-from trainwright.errors import UnknownName
+from trainwright.cli.request_options import add_fields, read_request
+from trainwright.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from trainwright.cli.findings import Findings, Tell
+    from trainwright.api.study import StudyFindings
 
-_WRITTEN = ("out", "json", "csv", "report", "figures", "risk")  # by a study, on a terminal
+_CSV = {"scaling": "points", "flexible-plans": "cases"}  # studies with `--csv`, and the table that it writes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +27,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def study_parser(name: str) -> CommandParser:
+    """The parser of a study's options."""
+    from trainwright.study import STUDIES
+
+    if name not in STUDIES:
+        raise UnknownName("study", name, STUDIES)
+    line = STUDIES[name]
+    parser = CommandParser(prog=f"trainwright study {name}", description=line[0].upper() + line[1:] + ".")
+    add_fields(parser, STUDY_REQUESTS[name])
+    parser.add_argument(
+        "--out", metavar="DIR",
+        help="tables (CSV, JSON), figures (HTML, PNG) and an index; a study that takes long resumes from it",
+    )  # fmt: skip
+    if name in _CSV:
+        parser.add_argument(
+            "--csv",
+            nargs="?",
+            const="-",
+            metavar="FILE",
+            help="rows as CSV, to a file or standard output",
+        )
+    if name == "subnetworks":
+        shown = "what each algorithm loses, as TOML: the table that plan shows"
+        parser.add_argument("--risk", metavar="FILE", help=shown)
+    pages.add_arguments(parser)
+    return parser
+
+
 def run(options: argparse.Namespace) -> int:
     """List the studies, or run one."""
     from trainwright.study import STUDIES
@@ -31,36 +63,78 @@ def run(options: argparse.Namespace) -> int:
         for name, line in STUDIES.items():
             print(f"{name}: {line}")
         return 0
-    study, asked = _parse(options.name, options.rest)
-    asked.asked = options.asked
-    return int(study.run(asked))
+    return _run(options.name, options.rest)
 
 
-def findings_of(name: str, words: Sequence[str], tell: "Tell") -> "Findings":
-    """What a study finds, given its options as words; it writes nothing."""
-    study, asked = _parse(name, words)
-    _check_unwritten(asked)
-    found: Findings = study.found(asked, tell)
-    return found
+def _run(name: str, words: Sequence[str]) -> int:
+    """Run a study, show it, and write what was asked for."""
+    options = study_parser(name).parse_options(words)
+    if name in _CSV and options.json is not None and options.json == options.csv:
+        raise BadInput("--csv", options.csv, "has the JSON already", "name another file for one of them")
+    if name == "subnetworks" and options.data:
+        refuse_given(options, ("risk",), "is of our own data, and --data names others", "leave out one")
+    from trainwright.api.study import StudyInterrupted, answer_study
+    from trainwright.output_file import make_folder
+
+    request = read_request(options, STUDY_REQUESTS[name])
+    folder = Path(options.out) if options.out else None
+    if folder:
+        make_folder(folder)
+    try:
+        findings = answer_study(request, _report_progress, folder)
+    except StudyInterrupted as interrupted:
+        print("trainwright: interrupted; what is below is what was done", file=sys.stderr)
+        _write(name, options, interrupted.findings)
+        return 130
+    except KeyboardInterrupt:
+        kept = f"; the same command continues from what {folder} has" if folder else ""
+        print(f"\ntrainwright: interrupted{kept}", file=sys.stderr)
+        return 130
+    _write(name, options, findings)
+    return 0
 
 
-def check_words(name: str, words: Sequence[str]) -> None:
-    """Raise, before a study runs, if `findings_of` would not take these words."""
-    _check_unwritten(_parse(name, words)[1])
+def _report_progress(done: int, planned: int, what: str) -> None:
+    print(f"{done}/{planned} {what}", file=sys.stderr, flush=True)
 
 
-def _check_unwritten(asked: argparse.Namespace) -> None:
-    refuse_given(asked, _WRITTEN, "writes files, which only a terminal may name")
+def _write(name: str, options: argparse.Namespace, findings: "StudyFindings") -> None:
+    from trainwright.cli.study_shown import SHOW
+    from trainwright.output_file import save_text
+    from trainwright.report.files import render_csv, render_json
+
+    notes = findings.save_folder(options.out) if options.out else []
+    notes += pages.save_reports(options, findings)
+    if name == "subnetworks" and options.risk:
+        save_text(Path(options.risk), _risks(findings, quick=options.quick))
+        notes.append(f"Written: {options.risk}")
+    texts: dict[str, str] = {}
+    if options.json is not None:
+        texts[options.json] = render_json(findings.values)
+    if name in _CSV and options.csv is not None:
+        rows = findings.tables[_CSV[name]]
+        texts[options.csv] = render_csv(list(rows[0]), rows)
+    for target, text in texts.items():
+        if target == "-":
+            print(text, end="")
+        else:
+            save_text(Path(target), text)
+    if "-" not in texts:
+        SHOW[name](findings.study)
+        for line in notes:
+            print(line)
 
 
-def _parse(name: str, words: Sequence[str]) -> tuple[Any, argparse.Namespace]:
-    """The module of a study, and its options."""
-    from trainwright.study import STUDIES
+def _risks(findings: "StudyFindings", *, quick: bool) -> str:
+    from datetime import UTC, datetime
 
-    if name not in STUDIES:
-        raise UnknownName("study", name, STUDIES)
-    line = STUDIES[name]
-    study = importlib.import_module(f"trainwright.cli.study_{name.replace('-', '_')}")
-    parser = CommandParser(prog=f"trainwright study {name}", description=line[0].upper() + line[1:] + ".")
-    study.add_arguments(parser)
-    return study, parser.parse_options(words)
+    from trainwright.algorithm.risk import render_risks
+    from trainwright.study.subnetworks_tables import risks
+
+    day = datetime.now(tz=UTC).date().isoformat()
+    command = f"trainwright study subnetworks{' --quick' if quick else ''}"
+    head = (
+        "Loss above exact data parallelism's after as many steps, measured on small networks.\n"
+        f"Written by `{command} --risk FILE`, not by hand."
+    )
+    return render_risks(risks(findings.study, f"{command}, {day}"), head)

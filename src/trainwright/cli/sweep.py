@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.api.sweep_request import SweepRequest
 from trainwright.cli import pages
 from trainwright.cli.refusal import flag_of, refuse_given, refuse_others
+from trainwright.cli.request_options import add_fields, read_request
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from trainwright.report.page import Page
+    from trainwright.api.sweep import Swept
     from trainwright.sweep.dataset import Manifest
-    from trainwright.sweep.types import Sweep
 
-_SHOWN = 10
-_REPORTED = 200  # rows of a report
 _TAKEN = {  # options of each thing that the first word can say; of a file, `run`
     "run": ("out", "workers", "ray", "json", "report", "figures"),
     "query": ("json", "csv"),
@@ -35,18 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog, parser.formatter_class = _EPILOG, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("what", metavar="SWEEP.toml", help="a sweep; or one of query, plot, check, example")
+    add_fields(parser, SweepRequest)
     add("rest", metavar="DIR", nargs="*", help="of query, plot and check: the folder of a sweep, and SQL")
-    add("--out", metavar="DIR", help="the dataset (default: the sweep's name); of plot, where files go (.)")
-    add("--workers", metavar="N", help="processes (default: one for each core)")
-    add(
-        "--ray",
-        metavar="ADDRESS",
-        help="run on a Ray cluster, like auto or ray://host:10001; local starts one",
-    )
     add("--json", action="store_true", help="the manifest, or a query's rows, as JSON")
     add("--csv", action="store_true", help="a query's rows as CSV")
-    pages.add_arguments(parser)
+    pages.add_reports(parser)
     group = parser.add_argument_group("plot")
     group.add_argument("--x", metavar="COLUMN")
     group.add_argument("--y", metavar="COLUMN")
@@ -87,106 +79,43 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from trainwright.api.sweep import answer_sweep
     from trainwright.cli.show import Show
-    from trainwright.sweep.load import load_sweep
-    from trainwright.sweep.query import load_duckdb
-    from trainwright.sweep.run import run_sweep
-    from trainwright.units import parse_whole
 
-    load_duckdb()  # which tells of the dataset in the end
-    sweep = load_sweep(Path(options.what))
-    folder = Path(options.out or sweep.name)
-    workers = parse_whole(options.workers, "--workers", most=4096) if options.workers else 0
     try:
         with Show(patient=True) as show:
-            manifest = run_sweep(
-                sweep, folder, workers=workers, ray=options.ray or "", progress=show.report_progress
-            )
+            swept = answer_sweep(read_request(options, SweepRequest), show.report_progress)
     except KeyboardInterrupt:
         import sys
 
-        print(
-            f"trainwright: interrupted; what is finished is in {folder}: run the same command again to go on",
-            file=sys.stderr,
-        )
+        folder = options.out or "the folder with the sweep's name"
+        text = f"interrupted; what is finished is in {folder}: run the same command again to resume"
+        print(f"trainwright: {text}", file=sys.stderr)
         return 130
-    written = pages.save_pages(options, _page(sweep, folder, options.asked)) if pages.wanted(options) else []
-    _tell(sweep, folder, manifest, as_json=options.json)
-    for line in () if options.json else written:
+    written = pages.save_reports(options, swept)
+    if options.json:
+        print(swept.to_json(), end="")
+        return 0
+    _show(swept)
+    for line in written:
         print(line)
     return 0
 
 
-def _page(sweep: "Sweep", folder: Path, asked: str) -> "Page":
-    """The report of a sweep: figures over its first axes, and its fastest points."""
-    from trainwright.report.page import Page, Rows
-    from trainwright.sweep.plot import usual_figures
-    from trainwright.sweep.query import query
-
-    names, setting = [axis.name for axis in sweep.axes], sweep.setting
-    order = (
-        "order by step_s, point" if "step_s" in query(folder, "select * from points limit 0").columns else ""
-    )
-    rows = list(query(folder, f"select * from points {order} limit {_REPORTED}").records())
-    count = next(query(folder, "select count(*) from points").rows)[0]
-    over = ", ".join(f"{axis.name} ({len(axis)} values)" for axis in sweep.axes)
-    return Page(
-        title=f"Sweep {sweep.name}",
-        question=(
-            f"{setting.model.name} on {setting.cluster.count:,} {setting.cluster.device.name}, "
-            f"and with other {over}; the best strategy of each point by {sweep.objective}.",
-        ),
-        answer=(f"{count:,} rows; the {len(rows):,} fastest are below.", *_infeasible(folder)),
-        figures=usual_figures(folder, names), tables=(Rows(title="The fastest", rows=rows),),
-        assumptions=(f"Operator times: {setting.cost}.", sweep.text), command=asked,
-    )  # fmt: skip
-
-
-def _tell(sweep: "Sweep", folder: Path, manifest: "Manifest", *, as_json: bool) -> None:
+def _show(swept: "Swept") -> None:
     from trainwright.report import tables
-    from trainwright.report.files import render_json
-    from trainwright.sweep.query import query
 
-    rows = sum(part.rows for part in manifest.parts)
-    if as_json:
-        print(render_json({"folder": str(folder), "rows": rows, "manifest": manifest}), end="")
-        return
-    console = tables.open_console()
-    size = sum(part.bytes for part in manifest.parts)
-    tables.show(
-        console,
-        f"{sweep.name}: {rows:,} rows of {manifest.points:,} points, {size / 1e6:,.1f} MB in {folder}",
-    )
-    if not rows:
-        return
-    columns = [*(axis.name for axis in sweep.axes), "strategy", "step_s"]
-    wanted = [
-        each for each in (*columns, "mfu") if each in query(folder, "select * from points limit 0").columns
-    ]
-    if "step_s" not in wanted:
-        return
-    listed = ", ".join(f'"{each}"' for each in wanted)
-    sql = f"select {listed} from points where feasible order by step_s, point limit {_SHOWN}"
-    found = [[_cell(each) for each in row] for row in query(folder, sql).rows]
+    console, manifest = tables.open_console(), swept.manifest
+    size = sum(part.bytes for part in manifest.parts) / 1e6
+    counted = f"{swept.row_count:,} rows of {manifest.points:,} points"
+    tables.show(console, f"{swept.sweep.name}: {counted}, {size:,.1f} MB in {swept.folder}")
+    found = swept.fastest() if swept.row_count else []
     if found:
-        tables.show(console, tables.table("The fastest", wanted, found, left=len(wanted) - 2))
-    for line in _infeasible(folder):
-        tables.show(console, line)
-    tables.show(console, f'Ask on: trainwright sweep query {folder} "select ... from points"')
-
-
-def _infeasible(folder: Path) -> list[str]:
-    """How many rows have nothing that fits, and the reasons that are told most often."""
-    from trainwright.sweep.query import query
-
-    if "feasible" not in (known := query(folder, "select * from points limit 0").columns):
-        return []
-    count = next(query(folder, "select count(*) from points where not feasible").rows)[0]
-    lines = [f"Not feasible: {count:,} rows."] if count else []
-    if count and "why" in known:
-        sql = "select why, count(*) as n from points where not feasible group by why order by n desc, why"
-        lines += [f"  {rows:,}: {why}" for why, rows in query(folder, f"{sql} limit 3").rows]
-    return lines
+        rows, columns = [[_cell(each) for each in row.values()] for row in found], list(found[0])
+        tables.show(console, tables.table("The fastest", columns, rows, left=len(columns) - 2))
+    if swept.row_count:
+        tables.show(console, *swept.infeasible_lines())
+        tables.show(console, f'Ask on: trainwright sweep query {swept.folder} "select ... from points"')
 
 
 def _query(options: argparse.Namespace) -> int:

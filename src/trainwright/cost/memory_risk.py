@@ -47,17 +47,18 @@ class MemorySpread:
 UNKNOWN_SPREAD = MemorySpread()  # until one is fitted
 
 
-def parse_percent(text: str, thing: str) -> float:
-    """A share that is written as a percentage or as a number below 1."""
+def parse_percent(value: object, thing: str) -> float:
+    """A share that is a number below 1, or is written as one or as a percentage."""
+    text = str(value)
     number = text.strip().removesuffix("%")
     value = 0.0 if number.strip() in ("0", "0.0") else parse_number(number, thing, "5%")
     return value / 100.0 if text.strip().endswith("%") else value
 
 
-def parse_risk(text: str, thing: str) -> float:
+def parse_risk(value: object, thing: str) -> float:
     """The largest probability of running out of memory that a plan may have."""
-    risk = parse_percent(text, thing)
+    risk = parse_percent(value, thing)
     if not LEAST_RISK <= risk <= MOST_RISK:
         rule = f"is not between {LEAST_RISK:.1%} and {MOST_RISK:.0%}"
-        raise BadInput(thing, text, rule, "write it like 5%")
+        raise BadInput(thing, value, rule, "write it like 5%")
     return risk

@@ -117,7 +117,7 @@ def island_counts(cluster: Cluster) -> tuple[int, ...]:
     A device is an island of its own only where it is alone at its site.
     """
     insides = np.cumprod([level.size for level in cluster.levels]).tolist()[:-1]
-    if cluster.levels[0].name == BETWEEN:
+    if cluster.levels and cluster.levels[0].name == BETWEEN:
         insides = [1, *insides]
     return tuple(cluster.count // inside for inside in reversed(insides) if not cluster.count % inside)
 

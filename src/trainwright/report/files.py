@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from math import isfinite
+from typing import Any
 
 from trainwright.plan.strategy import Strategy
 
@@ -25,6 +26,11 @@ def render_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def plain_tree(tree: Mapping[str, object]) -> dict[str, Any]:
+    """A mapping as what JSON has."""
+    return {str(key): plain(each) for key, each in tree.items()}
 
 
 def plain(value: object) -> object:

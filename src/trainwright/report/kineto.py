@@ -91,18 +91,22 @@ def load_json(path: Path) -> object:
 
 def load_kineto(path: Path) -> Kineto:
     """The profiler's trace in a file."""
-    tree = load_json(path)
+    return parse_kineto(load_json(path), str(path))
+
+
+def parse_kineto(tree: object, source: str) -> Kineto:
+    """The profiler's trace in a tree of plain values; errors name its source."""
     if not is_kineto(tree):
-        raise BadInput("trace", str(path), "is none of PyTorch's profiler", _REMEDY)
+        raise BadInput("trace", source, "is none of PyTorch's profiler", _REMEDY)
     assert isinstance(tree, Mapping)
     try:
         events = tuple(_events(listed(tree["traceEvents"], "traceEvents")))
         job = table(tree.get("distributedInfo") or {}, "distributedInfo")
         rank = whole(job.get("rank", 0), "rank", most=MOST_DEVICES)
     except OddEvent as error:
-        raise BadInput("trace", str(path), f"is not one of PyTorch's profiler: {error}", _REMEDY) from None
+        raise BadInput("trace", source, f"is not one of PyTorch's profiler: {error}", _REMEDY) from None
     if not events:
-        raise BadInput("trace", str(path), "has no events", "record at least one step")
+        raise BadInput("trace", source, "has no events", "record at least one step")
     shapes = any("Input Dims" in event.about for event in events)
     return Kineto(rank=rank, events=events, shapes=shapes)
 

@@ -37,10 +37,15 @@ class SavedTrace:
 def load_trace(path: Path) -> SavedTrace:
     """The trace of a file that this program has written; what waited for what is not in it."""
     tree, seal = load_tree(path, _REMEDY)
+    return replace(parse_trace(tree, str(path)), sealed=seal is Seal.INTACT)
+
+
+def parse_trace(tree: object, source: str) -> SavedTrace:
+    """The trace in a tree of plain values; errors name its source."""
     try:
-        return replace(_parse(table(tree, "trace")), sealed=seal is Seal.INTACT)
+        return _parse(table(tree, "trace"))
     except OddEvent as error:
-        raise BadInput("trace", str(path), f"is not a trace of a step: {error}", _REMEDY) from None
+        raise BadInput("trace", source, f"is not a trace of a step: {error}", _REMEDY) from None
 
 
 def _parse(tree: Mapping[str, Any]) -> SavedTrace:

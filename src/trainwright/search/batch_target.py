@@ -5,7 +5,7 @@ from math import ceil, floor, gcd
 
 from trainwright.errors import BadInput
 from trainwright.search.usual import MOST_BATCH
-from trainwright.units import parse_quantity, render_si
+from trainwright.units import parse_amount, render_si
 
 TOLERANCE = 0.03  # to both sides
 _MOST_TOLERANCE = 0.5
@@ -67,14 +67,14 @@ def build_target(tokens: float, seq: int, tolerance: float, asked: str, thing: s
     return BatchTarget(asked=asked, tokens=tokens, seq=seq, low=low, high=high)
 
 
-def parse_batch_tokens(text: str, thing: str) -> float:
+def parse_batch_tokens(value: object, thing: str) -> float:
     """Tokens per step: `4M` is 4 x 2^20, as a power of two before k or M stands for a product of such.
 
     PaLM's 1M, 2M and 4M tokens are 512, 1,024 and 2,048 sequences of 2,048 (arXiv 2204.02311, section 5),
     Llama 3's 16M are 2,048 of 8,192 (arXiv 2407.21783, table 4). Other numbers are decimal.
     """
-    tokens = parse_quantity(text, "tokens", thing)
-    digits = text.strip().removesuffix("tokens").rstrip()
+    tokens = parse_amount(value, "tokens", thing)
+    digits = str(value).strip().removesuffix("tokens").rstrip()
     power = _BINARY.get(digits[-1:])
     if power is None:
         return tokens
@@ -83,18 +83,18 @@ def parse_batch_tokens(text: str, thing: str) -> float:
     return number * 2**power if is_power else tokens
 
 
-def parse_tolerance(text: str, thing: str) -> float:
+def parse_tolerance(value: object, thing: str) -> float:
     """A tolerance like `3%`, as a share."""
-    share = parse_quantity(text, "%", thing)
+    share = parse_amount(value, "%", thing)
     if share > _MOST_TOLERANCE:
-        raise BadInput(thing, text, f"is more than {_MOST_TOLERANCE:.0%}", 'write it like "3%"')
+        raise BadInput(thing, value, f"is more than {_MOST_TOLERANCE:.0%}", 'write it like "3%"')
     return share
 
 
-def asked_words(text: str, tokens: float, tolerance: float) -> str:
+def asked_words(value: object, tokens: float, tolerance: float) -> str:
     """A target as people read it, with what its number means."""
-    exact = "" if parse_quantity(text, "tokens") == tokens else f" = {tokens:,.0f}"
-    return f"{text}{exact} tokens ± {100 * tolerance:g} %"
+    exact = "" if parse_amount(value, "tokens", "batch") == tokens else f" = {tokens:,.0f}"
+    return f"{value}{exact} tokens ± {100 * tolerance:g} %"
 
 
 def batch_words(batch: int, seq: int) -> str:

@@ -25,25 +25,23 @@ def nearest_miss(question: Question, found: Found) -> InfeasiblePlan:
     needs = f"needs {render_bytes(need)} on its fullest device, which has {render_bytes(capacity)}"
     if need <= capacity:
         needs += f", of which {question.filled_share:.1%} may be filled at this OOM risk"
-    remedies = list(_remedies(question))
+    remedies = [words for words, changed in _relaxed(question) if _fits(changed)]
+    devices = _fitting_count(question)
+    remedies += [f"{devices} devices would fit"] if devices else []
     advice = "; ".join(remedies) if remedies else "no single change was found that makes it fit"
     return InfeasiblePlan(
         f"{question.job.graph.name} does not fit on {cluster.count} {cluster.device.name}: "
         f"of {found.considered:,} strategies the nearest miss, "
-        f'"{found.nearest.strategies[0]}", {needs}; {advice}'
-    )
+        f'"{found.nearest.strategies[0]}", {needs}; {advice}',
+        nearest=str(found.nearest.strategies[0]), needed_bytes=need, capacity_bytes=capacity,
+        devices_needed=devices,
+    )  # fmt: skip
 
 
-def _remedies(question: Question) -> Iterator[str]:
-    """Changes that were searched and fit, in words."""
-    for words, changed in _relaxed(question):
-        if _fits(changed):
-            yield words
-    for factor in _GROWTH:
-        count = question.job.cluster.count * factor
-        if _fits(_on_devices(question, count)):
-            yield f"{count} devices would fit"
-            break
+def _fitting_count(question: Question) -> int | None:
+    """The first of some larger counts of devices on which a plan fits."""
+    counts = (question.job.cluster.count * factor for factor in _GROWTH)
+    return next((count for count in counts if _fits(_on_devices(question, count))), None)
 
 
 def _relaxed(question: Question) -> Iterator[tuple[str, Question]]:

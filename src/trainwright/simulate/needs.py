@@ -75,8 +75,9 @@ def _miss(
     verb = "need" if program.plan.stages and len(worst.stages) > 1 else "needs"
     return InfeasiblePlan(
         f'plan "{program.plan.name}": {who} {verb} {needed} on {where}device {worst.devices[0]}, '
-        f"which has {has}; {remedy}"
-    )
+        f"which has {has}; {remedy}",
+        nearest=program.plan.name, needed_bytes=sizes[0], capacity_bytes=sizes[1],
+    )  # fmt: skip
 
 
 def render_stages(stages: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Studies by name: an extension is one file for its options (`cli/study_NAME.py`), and one line here."""
+"""Studies by name: a new one is a request and an answer in `api`, its tables in `cli`, and a line here."""
 
 from collections.abc import Mapping
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite, prod
+from typing import TypedDict
 
 from trainwright.cluster.load import find_device_alias, load_device, load_network
 from trainwright.cluster.types import Cluster
@@ -448,15 +449,25 @@ def _graph_of(key: tuple[str, ...], dropout: bool) -> Graph:
     return _nearest(base, _number(row, "params_b"))
 
 
-def _expert_layers(row: Row) -> dict[str, int]:
+class _ExpertLayers(TypedDict, total=False):
+    shared_experts: int
+    moe_every: int
+    first_dense: int
+
+
+def _expert_layers(row: Row) -> _ExpertLayers:
     """Which layers have experts, where a row states how many: every nth, or all after the first few."""
     layers, routed = _whole(row, "layers"), _optional(row, "moe_layers")
-    shared = {"shared_experts": _optional(row, "shared_experts")} if _optional(row, "experts") else {}
-    if not _optional(row, "experts") or not 0 < routed < layers:
-        return shared
+    if not _optional(row, "experts"):
+        return {}
+    found: _ExpertLayers = {"shared_experts": _optional(row, "shared_experts")}
+    if not 0 < routed < layers:
+        return found
     if layers % routed == 0:
-        return shared | {"moe_every": layers // routed}
-    return shared | {"first_dense": layers - routed}
+        found["moe_every"] = layers // routed
+    else:
+        found["first_dense"] = layers - routed
+    return found
 
 
 def _head_dim(row: Row) -> int:

@@ -4,8 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import re
-import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,12 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from trainwright import __version__
-from trainwright.cli.study import check_words
+from trainwright.api.compare_request import CompareRequest
+from trainwright.api.fields import Request as ApiRequest
+from trainwright.api.fields import render_command
+from trainwright.api.plan_request import PlanRequest
+from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.study_requests import STUDY_REQUESTS
 from trainwright.errors import TrainwrightError
 from trainwright.report.page import ASSETS
 from trainwright.study import STUDIES
@@ -175,23 +179,27 @@ async def _leaves(request: Request) -> None:
         pass
 
 
+_QUESTIONS: Mapping[str, tuple[type[asked.Subject], type[ApiRequest], str]] = {
+    "plan": (
+        asked.Plan, PlanRequest, "The best strategies, with time, memory, cost, power and what limits them",
+    ),
+    "simulate": (
+        asked.Simulate, SimulateRequest, "One plan in detail: its step, lane by lane, and its memory",
+    ),
+    "trace": (asked.TracedStep, SimulateRequest, "The simulated step as a trace that Perfetto opens"),
+}  # fmt: skip
+
+
 def _add_questions(api: FastAPI, workers: Workers) -> None:
-    @api.post("/api/plan", summary="The best strategies, with time, memory, cost, power and what limits them")
-    async def plan(request: Request, question: asked.Plan) -> Response:
-        return await _answered(request, workers, ("plan", question.command(), _files(question)))
-
-    @api.post("/api/simulate", summary="One plan in detail: its step, lane by lane, and its memory")
-    async def simulate(request: Request, question: asked.Simulate) -> Response:
-        return await _answered(request, workers, ("simulate", question.command(), _files(question)))
-
-    @api.post("/api/trace", summary="The simulated step as a trace that Perfetto opens")
-    async def trace(request: Request, question: asked.TracedStep) -> Response:
-        return await _answered(request, workers, ("trace", question.command(), _files(question)))
+    for kind, (body, request_type, summary) in _QUESTIONS.items():
+        api.add_api_route(
+            f"/api/{kind}", _endpoint(workers, kind, body, request_type), methods=["POST"], summary=summary
+        )
 
     @api.post("/api/compare", summary="A predicted and a measured trace side by side")
     async def compare(request: Request, question: asked.Compare) -> Response:
-        files = {"predicted.json": question.predicted, "measured.json": question.measured}
-        return await _answered(request, workers, ("compare", ["compare", *files], files))
+        stated = CompareRequest(question.predicted, question.measured)
+        return await _answered(request, workers, ("compare", stated))
 
     @api.get(
         "/api/waiting/{ticket}", summary="The place in the queue of a question asked with header x-ticket"
@@ -201,15 +209,20 @@ def _add_questions(api: FastAPI, workers: Workers) -> None:
 
     @api.get("/api/catalog", summary="Models, devices, networks, stacks and studies that are known")
     async def catalog(request: Request) -> Response:
-        return await _answered(request, workers, ("catalog", ["catalog"], {}))
+        return await _answered(request, workers, ("catalog", None))
 
 
-def _files(question: asked.Subject) -> dict[str, Any]:
-    return {asked.UPLOADED: question.config} if question.config is not None else {}
+def _endpoint(
+    workers: Workers, kind: str, body: type[asked.Subject], request_type: type[ApiRequest]
+) -> Callable[..., Awaitable[Response]]:
+    """The function that answers a kind of question, whose body has the fields of a request."""
 
+    async def ask(request: Request, question: Any) -> Response:
+        return await _answered(request, workers, (kind, question.build(request_type)))
 
-def _said(words: list[str]) -> str:
-    return shlex.join(["trainwright", *words])
+    ask.__annotations__["question"] = body
+    ask.__name__ = kind
+    return ask
 
 
 def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
@@ -228,14 +241,8 @@ def _add_jobs(api: FastAPI, jobs: Jobs) -> None:
     async def study(name: JobName, question: asked.Study) -> Started:
         if name not in STUDIES:
             raise HTTPException(404, f'study "{name}": no such name; known: {", ".join(STUDIES)}')
-        words = [name]
-        for option, value in question.options.items():
-            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
-        try:
-            check_words(name, words[1:])
-        except TrainwrightError as error:
-            raise HTTPException(422, str(error)) from None
-        job = jobs.start("study", words, _said(["study", *words]))
+        stated = question.build(STUDY_REQUESTS[name])
+        job = jobs.start("study", [stated], render_command(f"study {name}", stated))
         return Started(job=job.name, command=job.command)
 
     @api.get("/api/jobs/{name}", summary="How far a job is")
@@ -269,6 +276,10 @@ def _add_errors(api: FastAPI) -> None:
         where = ".".join(str(each) for each in first["loc"][1:])[:80]
         text = _form(first) or str(first["msg"]).removeprefix("Value error, ")
         return JSONResponse({"error": f"{where or 'question'}: {text}"[:400]}, status_code=422)
+
+    @api.exception_handler(TrainwrightError)
+    async def bad(_: Request, error: TrainwrightError) -> Response:
+        return JSONResponse({"error": str(error)}, status_code=422)
 
     @api.exception_handler(HTTPException)
     async def told(_: Request, error: HTTPException) -> Response:

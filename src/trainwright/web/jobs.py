@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal
+from typing import Any, Literal
 
 from trainwright.web.settings import Settings
 from trainwright.web.workers import Busy
@@ -27,7 +27,7 @@ class Job:
     name: str
     command: str
     kind: str
-    arguments: tuple[str, ...]
+    arguments: tuple[Any, ...]
     process: BaseProcess | None = None  # as long as it runs
     pipe: Connection | None = None
     state: State = "waiting"
@@ -66,7 +66,7 @@ class Jobs:
         self._watching: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(settings.most_jobs)
 
-    def start(self, kind: str, arguments: Sequence[str], command: str) -> Job:
+    def start(self, kind: str, arguments: Sequence[Any], command: str) -> Job:
         """A job that does this, new or not; Busy if as many wait as may."""
         asked = (kind, tuple(arguments))
         for job in self._jobs.values():
@@ -173,7 +173,7 @@ def _begin(job: Job) -> tuple[Connection, BaseProcess]:
     return pipe, process
 
 
-def _work(pipe: Connection, kind: str, arguments: list[str]) -> None:
+def _work(pipe: Connection, kind: str, arguments: list[Any]) -> None:
     """What the process does: in an empty folder, so that no name that a user sends is that of a file."""
     import os
     import tempfile

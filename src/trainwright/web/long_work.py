@@ -14,16 +14,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(:\d+)?(@[A-Za-z0-9][A-Za-z0-9._
 _FILE = re.compile(r"\.(toml|json|py|plan)$|^[~/.]|\.\.|\\", re.IGNORECASE)
 
 
-def study(words: Sequence[str], tell: Tell) -> bytes:
-    """The findings of a study: `NAME --option value ...`."""
-    from trainwright.cli.study import findings_of
+def study(asked: Sequence[Any], tell: Tell) -> bytes:
+    """The findings of a study, whose request is the one thing asked."""
+    from trainwright.api.study import answer_study
     from trainwright.report.page import compact_json
 
     tell(0, 0, "under way")
-    findings = findings_of(words[0], words[1:], tell)
+    findings = answer_study(asked[0], tell)
     tables = {name: list(rows)[:_MOST_ROWS] for name, rows in findings.tables.items() if rows}
     return compact_json(
-        {"title": findings.title, "lines": findings.lines, "figures": findings.figures, "tables": tables}
+        {"title": findings.title, "lines": findings.lines, "figures": findings.figures(), "tables": tables}
     ).encode()
 
 
@@ -81,4 +81,4 @@ def _texts(value: Any) -> list[str]:
     return [text for each in value for text in _texts(each)] if isinstance(value, list) else []
 
 
-KINDS: Mapping[str, Callable[[Sequence[str], Tell], bytes]] = {"study": study, "sweep": sweep}
+KINDS: Mapping[str, Callable[[Sequence[Any], Tell], bytes]] = {"study": study, "sweep": sweep}

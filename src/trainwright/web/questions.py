@@ -1,34 +1,26 @@
-"""Questions as they arrive, checked field by field, and the arguments of the command that answers them.
+"""Questions as they arrive: the fields of a request, except that nothing may be a path.
 
-Nothing that arrives is ever a path: models, devices and networks are names of the catalog, and a model's
-configuration comes whole.
+Models, devices and networks are names of the catalog, and a model's configuration comes whole.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from trainwright.cost.change import RESOURCES
+from trainwright.api.fields import Request, check_keywords, flag_of, form_of
+from trainwright.api.plan_request import PlanRequest
+from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.terms_fields import TermsFields
+from trainwright.errors import BadInput
 
+RequestT = TypeVar("RequestT", bound=Request)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,79}$", max_length=80)]
-Amount = Annotated[str, Field(pattern=r"^[0-9][0-9.eE+]{0,15} ?[kKMGTPB]?$", max_length=20, examples=["15T"])]
-Share = Annotated[str, Field(pattern=r"^[0-9]{1,2}(\.[0-9]{1,3})?%$", max_length=8)]
-Fixed = Annotated[str, Field(pattern=r"^[a-z][a-z_-]{0,19}=[A-Za-z0-9_,.-]{1,60}$", examples=["tp=8"])]
 Rate = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[kMGT]?bps$", max_length=16)]
 Latency = Annotated[str, Field(pattern=r"^[0-9][0-9.]{0,9}[mu]?s$", max_length=16)]
-Algorithms = Annotated[str, Field(pattern=r"^[a-z][a-z0-9 =,.-]{0,200}$", max_length=200)]
-Count = Annotated[int, Field(ge=1, le=100_000_000)]
-Resource = Literal[
-    "compute", "memory", "memory-bandwidth", "bandwidth", "inner-bandwidth", "outer-bandwidth", "latency"
-]
-Factor = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
-assert set(Resource.__args__) == set(RESOURCES)  # type: ignore[attr-defined]
-WRITTEN_LIKE = {  # of what has a form of its own
-    "tokens": "15T", "batch_tokens": "16M", "batch_tolerance": "3%", "fix": "tp=8", "link": "10Gbps",
-    "link_latency": "20ms",
-    "algorithm": "diloco every=50,ist", "plan": "dp8 tp8 pp8 mb1 1f1b",
-}  # fmt: skip
-UPLOADED = "config.json"  # what an uploaded configuration is called on a command line
+WRITTEN_LIKE = {"link": "10Gbps", "link_latency": "20ms", "plan": "dp8 tp8 pp8 mb1 1f1b"}
+_LONGEST = 300  # characters of a text, and parts of a list
 
 
 class Subject(BaseModel):
@@ -50,144 +42,69 @@ class Subject(BaseModel):
     link_latency: Latency | None = Field(
         default=None, description="of that link, if not 5ms", examples=["20ms"]
     )
-    change: dict[Resource, Factor] = Field(
-        default_factory=dict, description="times a resource of the cluster"
-    )
-    batch: Count | None = Field(default=None, description="sequences a step")
-    batch_tokens: Amount | None = Field(
-        default=None, description="tokens a step, instead of sequences: the best batch near them is taken"
-    )
-    batch_tolerance: Share | None = Field(
-        default=None, description="how far the batch may be from the tokens, if not 3%", examples=["5%"]
-    )
-    seq: Count | None = Field(default=None, description="tokens a sequence")
-    stack: Name | None = Field(default=None, description="software, of the catalog")
-    optimizer: Name | None = Field(default=None, description="of those that the stack has", examples=["muon"])
-    grad_dtype: Literal["fp32", "bf16"] | None = Field(
-        default=None, description="of gradients as accumulated and reduced"
-    )
-    expert_imbalance: Annotated[float, Field(ge=1.0, le=10_000.0, allow_inf_nan=False)] | None = Field(
-        default=None, description="routed tokens of the rank with most, relative to the mean", examples=[1.3]
+    cost: Literal["roofline", "calibrated"] | None = Field(
+        default=None, description="operator times, if not calibrated"
     )
 
     @model_validator(mode="after")
-    def _one_model(self) -> "Subject":
+    def _check(self) -> "Subject":
         if (self.model is None) == (self.config is None):
             raise ValueError("name a model, or send a config: one of the two")
-        if self.batch is not None and self.batch_tokens is not None:
-            raise ValueError("batch and batch_tokens are two ways to state one: leave out one of them")
-        if self.batch_tolerance is not None and self.batch_tokens is None:
-            raise ValueError("batch_tolerance goes with batch_tokens: state both, or neither")
         if (self.sites is None) != (self.link is None):
             raise ValueError("sites go with a link: state both, or neither")
         if self.link_latency and not self.sites:
             raise ValueError("link_latency goes with sites and a link: state all, or none")
-        for name in (self.model, self.device, self.network, self.stack):
+        for name in (self.model, self.device, self.network):
             if name and name.lower().endswith((".toml", ".json")):
                 raise ValueError(f"{name} is a file, not a name of the catalog")
+        for name in self.model_fields_set - {"config"}:
+            value = getattr(self, name)
+            if len(str(value)) > _LONGEST:
+                raise ValueError(f"{name} is longer than {_LONGEST} characters")
         return self
 
-    def arguments(self) -> list[str]:
-        """Model, cluster, and options that all commands have."""
+    def build(self, request: type[RequestT]) -> RequestT:
+        """The request that the fields state."""
+        known = {each.name for each in fields(request)} - {"model", "cluster"}  # type: ignore[arg-type]
+        stated = {name: getattr(self, name) for name in known & self.model_fields_set}
+        return request(model=self.model or self.config, cluster=self._cluster(), **stated)  # type: ignore[call-arg]
+
+    def _cluster(self) -> str:
         at = f"@{self.network}" if self.network else ""
         late = f"@{self.link_latency}" if self.link_latency else ""
         sites, link = (f"x{self.sites}", f"@{self.link}{late}") if self.sites else ("", "")
-        words = [self.model or UPLOADED, f"{self.device}:{self.count}{sites}{at}{link}"]
-        stated = {
-            "batch": self.batch, "batch-tokens": self.batch_tokens, "batch-tolerance": self.batch_tolerance,
-            "seq": self.seq, "stack": self.stack, "optimizer": self.optimizer, "grad-dtype": self.grad_dtype,
-            "expert-imbalance": self.expert_imbalance,
-        }  # fmt: skip
-        for name, value in stated.items():
-            words += [f"--{name}", str(value)] if value is not None else []
-        for name, factor in self.change.items():
-            words += ["--change", f"{name}={factor:g}"] if factor != 1 else []
-        return words
+        return f"{self.device}:{self.count}{sites}{at}{link}"
 
 
-class RunTerms(BaseModel):
-    """What a whole run is told by: its tokens and the price of a device."""
-
-    tokens: Amount | None = Field(default=None, description="to train on")
-    price: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] | None = Field(
-        default=None, description="dollars a device and hour, if not the catalog's"
-    )
-
-    def run_arguments(self) -> list[str]:
-        """Its options."""
-        words = ["--tokens", self.tokens] if self.tokens is not None else []
-        return words + (["--price", f"{self.price:g} $/h"] if self.price is not None else [])
-
-
-class Plan(Subject, RunTerms):
-    """How should this model be trained on this cluster?"""
-
-    precision: Literal["bf16", "fp16", "fp8", "fp4", "fp32"] | None = None
-
-    objective: Literal["time", "cost", "energy", "memory"] = "time"
-    fix: list[Fixed] = Field(default_factory=list, max_length=20)
-    top: Annotated[int, Field(ge=1, le=200)] = 20
-    all_variants: bool = Field(
-        default=False, description="every strategy by itself, not one of each set of degrees and sharding"
-    )
-    pareto: bool = Field(
-        default=False, description="also the front of time against memory, which takes longer"
-    )
-
-    algorithm: Algorithms | None = Field(
-        default=None, description="islands that train apart, beside exact training", examples=["diloco,ist"]
-    )
-    islands: Annotated[int, Field(ge=2, le=65_536)] | None = Field(
-        default=None, description="how many, if not as the levels of the network make"
-    )
-
-    @model_validator(mode="after")
-    def _one_cluster(self) -> "Plan":
-        if self.algorithm and self.pareto:
-            raise ValueError("pareto is of exact training: leave it out, or algorithm")
-        if self.islands and not self.algorithm:
-            raise ValueError("islands go with an algorithm: state both, or neither")
-        return self
-
-    def command(self) -> list[str]:
-        """As typed."""
-        words = ["plan", *self.arguments(), *self.run_arguments()]
-        words += ["--algorithm", self.algorithm] if self.algorithm else []
-        words += ["--islands", str(self.islands)] if self.islands else []
-        words += ["--precision", self.precision] if self.precision else []
-        words += ["--objective", self.objective] if "objective" in self.model_fields_set else []
-        for each in self.fix:
-            words += ["--fix", each]
-        words += ["--top", str(self.top)] if self.top != 10 else []
-        words += ["--all-variants"] if self.all_variants else []
-        return [*words, *(["--pareto"] if self.pareto else [])]
-
-
-class TracedStep(Subject):
-    """When does every task of a step of this plan run?"""
+class Step(Subject):
+    """A plan for a model on a cluster."""
 
     plan: Annotated[
         str, Field(pattern=r"^[a-z0-9][a-z0-9 =,._+-]{0,300}$", examples=["dp8 tp8 pp8 mb1 1f1b"])
     ]
 
     @model_validator(mode="after")
-    def _no_file(self) -> "TracedStep":
-        if self.plan.endswith(".plan") or any(word.startswith("-") for word in self.plan.split()):
+    def _no_file(self) -> "Step":
+        if self.plan.endswith((".plan", ".json")) or any(word.startswith("-") for word in self.plan.split()):
             raise ValueError("name a strategy or a plan of the zoo")
         return self
 
-    def command(self) -> list[str]:
-        """As typed."""
-        words = self.arguments()
-        return ["simulate", *words[:2], *self.plan.split(), *words[2:]]
+
+def _body(name: str, base: type[Subject], request: type[Request], but: Iterable[str] = ()) -> type[Subject]:
+    """A body with the fields of a request, but for some and those that name files."""
+    left_out = {*but, *base.model_fields}
+    added: dict[str, Any] = {
+        each.name: (each.type, Field(default=each.default, description=form_of(each).help))
+        for each in fields(request)  # type: ignore[arg-type]
+        if each.name not in left_out and not form_of(each).is_file
+    }
+    return create_model(name, __base__=base, __doc__=request.__doc__, **added)
 
 
-class Simulate(TracedStep, RunTerms):
-    """What does a step of this plan do?"""
-
-    def command(self) -> list[str]:
-        """As typed."""
-        return [*super().command(), *self.run_arguments()]
+Plan = _body("Plan", Subject, PlanRequest)
+Simulate = _body("Simulate", Step, SimulateRequest)
+# What a trace does not show is no field of its request.
+TracedStep = _body("TracedStep", Step, SimulateRequest, (*TermsFields.__dataclass_fields__, "free"))
 
 
 class Compare(BaseModel):
@@ -217,3 +134,13 @@ class Study(BaseModel):
         Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]{0,100}$", max_length=120)]
         | Literal[True],
     ] = Field(default_factory=dict, max_length=20)
+
+    def build(self, request: type[RequestT]) -> RequestT:
+        """The request that the options state; none of them may name a file."""
+        stated = {option.replace("-", "_"): value for option, value in self.options.items()}
+        check_keywords(request, "study", stated)
+        for each in fields(request):  # type: ignore[arg-type]
+            if each.name in stated and form_of(each).is_file:
+                rule = "names a file, which only a terminal may do"
+                raise BadInput(flag_of(each.name), str(stated[each.name]), rule, "leave it out")
+        return request(**stated)

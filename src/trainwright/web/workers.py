@@ -6,24 +6,25 @@ import multiprocessing
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
+from trainwright.api.fields import Request, is_stated
+from trainwright.api.plan_request import PlanRequest
 from trainwright.web.settings import Settings
 
 _SPAWN = multiprocessing.get_context("spawn")
-_WARM = ("plan", ["plan", "gpt2", "h100:8"])
+_WARM = ("plan", PlanRequest("gpt2", "h100:8"))
+_SLOW_FIELDS = ("pareto", "algorithm", "flexible", "max_days", "max_dollars", "batch_range")
 _MOST_QUESTIONS = 2_000  # of one process, which is then replaced: nothing it may leak adds up
 _START_S = 120.0
 _LOOK_S = 1.0  # between looks at how long a worker has worked
 _PATIENCE = 4.0  # times as long as a question may take, for one that waits for a core
 
-Question = tuple[str, Sequence[str], Mapping[str, Any]]  # kind, arguments, what was uploaded
+Question = tuple[str, Request | None]  # its kind, and what is asked
 
 
 class Busy(Exception):
@@ -99,15 +100,15 @@ def _serve(pipe: Connection, folder: str) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
     os.chdir(folder)
-    answer(_WARM[0], _WARM[1], {})
+    answer(*_WARM)
     pipe.send("ready")
     while True:
         try:
-            kind, arguments, files = pipe.recv()
+            kind, request = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            pipe.send(packed_answer(kind, arguments, files))
+            pipe.send(packed_answer(kind, request))
         except Exception as error:  # a fault of ours: told as such, and the worker lives
             text = f'{{"error":"a fault of the server: {type(error).__name__}"}}'
             pipe.send((500, packed(text.encode())))
@@ -249,5 +250,7 @@ class Workers:
 
 def _takes_long(question: Question) -> bool:
     """Whether an answer is no plan alone: a step, a front, or a search for every algorithm beside it."""
-    kind, words, _ = question
-    return kind in ("simulate", "trace", "compare") or "--pareto" in words or "--algorithm" in words
+    kind, request = question
+    if not isinstance(request, PlanRequest):
+        return kind != "catalog"
+    return any(is_stated(request, name) for name in _SLOW_FIELDS)

@@ -1,20 +1,18 @@
 """`trainwright advise`: files that are not there, and what a configuration leaves open."""
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from trainwright.cli import advise
-from trainwright.cli.configured import legality_notes, parse_configured, parse_job
+from tests.commands import asked as command_request
+from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.configured import build_job, legality_notes, read_configured
 from trainwright.errors import BadInput, UnknownName
 
 
-def options(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    advise.add_arguments(parser)
-    return parser.parse_args(words)
+def options(*words: str) -> AdviseRequest:
+    return command_request(AdviseRequest, "advise", *words)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +20,7 @@ def options(*words: str) -> argparse.Namespace:
 )
 def test_a_file_that_is_not_there_is_said_so(name: str) -> None:
     with pytest.raises(BadInput, match="no such file; check the path"):
-        parse_configured(options(name, "h100:8"))
+        read_configured(options(name, "h100:8"))
 
 
 def test_the_options_fill_in_what_a_trainer_would(tmp_path: Path) -> None:
@@ -31,8 +29,8 @@ def test_the_options_fill_in_what_a_trainer_would(tmp_path: Path) -> None:
     path.write_text(json.dumps(tree))
     words = ("h100:8", "--model", "llama3-8b", "--micro-batch", "2", "--batch", "64", "--precision", "bf16")
     asked = options(str(path), *words)
-    configured = parse_configured(asked)
-    _, job = parse_job(asked, configured)
+    configured = read_configured(asked)
+    _, job = build_job(asked, configured)
     assert (configured.strategy.micro_batch, configured.strategy.precision, job.global_batch) == (
         2,
         "bf16",
@@ -45,27 +43,27 @@ def test_a_stated_micro_batch_of_deepspeed_changes_the_accumulation(tmp_path: Pa
     names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     path.write_text(json.dumps(dict(zip(names, (8, 2, 2), strict=True)) | {"bf16": {"enabled": True}}))
     asked = options(str(path), "h100:2", "--model", "gpt2", "--micro-batch", "4")
-    configured = parse_configured(asked)  # 8 = 2 replicas x 4 x 1, no longer 2 x 2 x 2
+    configured = read_configured(asked)  # 8 = 2 replicas x 4 x 1, no longer 2 x 2 x 2
     assert (configured.strategy.micro_batch, configured.global_batch) == (4, 8)
 
 
 def test_a_stated_vocabulary_is_that_of_the_model() -> None:
     asked = options("dp8 zero3", "h100:8", "--model", "gpt2", "--vocab", "32000")
-    subject, _ = parse_job(asked, parse_configured(asked))
+    subject, _ = build_job(asked, read_configured(asked))
     assert subject.title.startswith("gpt2 (110 M parameters)")  # 124.4 M - 18,257 x 768
 
 
 @pytest.mark.parametrize("words", [("--micro-batch", "2"), ("--precision", "fp8"), ("--set", "TP=2")])
 def test_what_a_strategy_says_itself_is_not_stated_again(words: tuple[str, str]) -> None:
     with pytest.raises(BadInput, match=words[0]):
-        parse_configured(options("dp8 zero3", "h100:8", *words))
+        read_configured(options("dp8 zero3", "h100:8", *words))
 
 
 def test_options_of_a_wrong_form_are_refused() -> None:
     with pytest.raises(BadInput, match="must be NAME=VALUE"):
-        parse_configured(options("dp8", "h100:8", "--set", "TP"))
+        read_configured(options("dp8", "h100:8", "--set", "TP"))
     with pytest.raises(UnknownName, match="--precision"):
-        parse_configured(options("dp8", "h100:8", "--precision", "half"))
+        read_configured(options("dp8", "h100:8", "--precision", "half"))
 
 
 def test_a_script_with_its_variables_stated(tmp_path: Path) -> None:
@@ -75,27 +73,27 @@ def test_a_script_with_its_variables_stated(tmp_path: Path) -> None:
         "--vocab-size 1024 --tensor-model-parallel-size $TP --micro-batch-size $1\n"
     )
     asked = options(str(path), "h100:8", "--set", "TP=4", "--set", "1=2")
-    assert parse_configured(asked).strategy.tp == 4
-    assert parse_configured(asked).strategy.micro_batch == 2
+    assert read_configured(asked).strategy.tp == 4
+    assert read_configured(asked).strategy.micro_batch == 2
 
 
 def test_a_directory_and_a_vocabulary_of_a_model_without_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a directory"):
-        parse_configured(options(f"{tmp_path}/", "h100:8"))
+        read_configured(options(f"{tmp_path}/", "h100:8"))
     asked = options("dp8 zero3", "h100:8", "--model", "vit-base", "--vocab", "10")
     with pytest.raises(BadInput, match="vit-base has no vocabulary"):
-        parse_job(asked, parse_configured(asked))
+        build_job(asked, read_configured(asked))
 
 
 def test_the_library_says_what_is_not_considered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import trainwright.search.advice as search
-    from trainwright.library.advising import advise as ask
+    from trainwright.library import advise as ask
 
     def without_search(job: object, strategy: object, *, limit: object) -> search.Advice:
         rated = search.Rated(strategy=strategy, step_s=1.0, total_bytes=1.0, fits=True)  # type: ignore[arg-type]
         return search.Advice(today=rated, alone=(), steps=(), best=None)
 
-    monkeypatch.setattr(search, "advise", without_search)
+    monkeypatch.setattr("trainwright.api.advise.advise", without_search)
     path = tmp_path / "ds.json"
     path.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "OneBitAdam"}}))
     advice = ask(str(path), "h100:8", model="gpt2")
@@ -104,8 +102,8 @@ def test_the_library_says_what_is_not_considered(monkeypatch: pytest.MonkeyPatch
 
 def legality(*words: str) -> tuple[str, ...]:
     asked = options(*words)
-    configured = parse_configured(asked)
-    return legality_notes(configured, *parse_job(asked, configured))
+    configured = read_configured(asked)
+    return legality_notes(configured, *build_job(asked, configured))
 
 
 def test_what_the_software_would_refuse_is_named_a_line_each() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import fails, trainwright
-from trainwright.cli.study_comp_vs_comm import _baseline
+from trainwright.api.study import baseline_file
+from trainwright.api.study_requests import CommunicationStudyRequest
+from trainwright.cli.study import study_parser
 from trainwright.cost.load import load_constants
 from trainwright.cost.source import parse_cost
 from trainwright.errors import BadInput, TrainwrightError, UnknownName
@@ -19,9 +21,7 @@ from trainwright.study.scaling import Asked, Study, build_setting, run_study
 from trainwright.validate.dataset import build_dataset
 from trainwright.validate.sourced import source_groups
 
-PREDICT = (
-    "plan", "simulate", "validate", "run", "study_scaling", "study_flexible_plans", "study_comp_vs_comm",
-)  # fmt: skip
+PREDICT = ("plan", "simulate", "validate", "run")
 PROJECTED = f"projected:{SHIPPED}"
 ROW = {
     "id": "one", "source": "here", "hardware": "MI210", "gpus": "4", "layers": "4", "hidden": "1024",
@@ -38,6 +38,11 @@ def test_every_command_that_predicts_takes_a_source(command: str) -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"trainwright.cli.{command}").add_arguments(parser)
     assert "--cost SOURCE" in parser.format_help()
+
+
+@pytest.mark.parametrize("name", ["scaling", "flexible-plans", "comp-vs-comm"])
+def test_every_study_that_predicts_takes_a_source(name: str) -> None:
+    assert "--cost SOURCE" in study_parser(name).format_help()
 
 
 @pytest.mark.parametrize(
@@ -153,19 +158,16 @@ class TestValidate:
 
 
 class TestCompVsComm:
-    def options(self, **stated: str) -> argparse.Namespace:
-        return argparse.Namespace(**({"cost": None, "profile": None} | stated))
-
     def test_projected_is_another_word_for_its_profile(self) -> None:
-        assert _baseline(self.options(cost="projected:x.toml")) == Path("x.toml")
-        assert _baseline(self.options(profile="x.toml")) == Path("x.toml")
-        assert _baseline(self.options(cost="projected")) is None
+        assert baseline_file(CommunicationStudyRequest(cost="projected:x.toml")) == Path("x.toml")
+        assert baseline_file(CommunicationStudyRequest(profile="x.toml")) == Path("x.toml")
+        assert baseline_file(CommunicationStudyRequest(cost="projected")) is None
 
     @pytest.mark.parametrize("cost", ["roofline", "calibrated", "profiled:x.toml"])
     def test_it_cannot_do_without_a_measured_layer(self, cost: str) -> None:
         with pytest.raises(BadInput, match="projects from one measured layer"):
-            _baseline(self.options(cost=cost))
+            baseline_file(CommunicationStudyRequest(cost=cost))
 
     def test_two_profiles_are_one_too_many(self) -> None:
         with pytest.raises(BadInput, match="leave one of them out"):
-            _baseline(self.options(cost="projected:x.toml", profile="y.toml"))
+            baseline_file(CommunicationStudyRequest(cost="projected:x.toml", profile="y.toml"))

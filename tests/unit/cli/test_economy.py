@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands import fails, trainwright
-from trainwright.cli.limits import Limits, device_counts
+from trainwright.api.limits import Limits, device_counts
 
 SMALL = ("plan", "gpt2", "h100:8", "--batch", "64", "--top", "1")
 RANGE = ("plan", "gpt2", "h100:64", "--batch", "512", "--tokens", "1T", "--top", "1")

@@ -17,10 +17,11 @@ from trainwright.stack.load import capability_of
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("answers") / "answer.json"
-    trainwright.plan(
+    plans = trainwright.plan(
         "gpt2", "h100:8", stack="megatron-core", fix={"zero": 1, "dp": 8, "offload": "none"}, top=1,
-        optimizer="precision-aware-bf16", grad_dtype="bf16", json=path,
+        optimizer="precision-aware-bf16", grad_dtype="bf16",
     )  # fmt: skip
+    plans.save_json(path)
     return path
 
 
@@ -33,7 +34,7 @@ def test_an_answer_carries_them(answer: Path) -> None:
 
 
 def test_export_of_an_answer_writes_them(answer: Path) -> None:
-    text = trainwright.export(answer, "megatron")
+    text = trainwright.export(answer, "megatron").text
     for line in (
         "--optimizer adam", "--use-precision-aware-optimizer", "--exp-avg-dtype bf16",
         "--exp-avg-sq-dtype bf16", "--main-grads-dtype bf16", "--grad-reduce-in-bf16",
@@ -53,11 +54,11 @@ def test_advice_on_an_answer_honours_them(answer: Path) -> None:
 
 def test_plans_of_the_library_are_exported_with_them() -> None:
     plans = trainwright.plan("gpt2", "h100:8", stack="megatron-core", optimizer="sgd", top=1)
-    assert "\n    --optimizer sgd\n" in trainwright.export(plans, "megatron", model="gpt2")
+    assert "\n    --optimizer sgd\n" in trainwright.export(plans, "megatron", model="gpt2").text
 
 
 def test_without_the_options_nothing_is_written_of_them() -> None:
-    text = trainwright.export("dp8 mb1 zero1", "megatron", batch=8)
+    text = trainwright.export("dp8 mb1 zero1", "megatron", batch=8).text
     assert "--optimizer " not in text
     assert "--grad-reduce" not in text
 
@@ -80,16 +81,16 @@ def test_an_optimizer_that_the_stack_lacks_is_one_line() -> None:
     ],
 )
 def test_the_fp8_recipe_is_that_of_the_devices(cluster: str, written: list[str]) -> None:
-    text = trainwright.export("dp8 mb1 zero1 fp8", "megatron", cluster=cluster, batch=8)
+    text = trainwright.export("dp8 mb1 zero1 fp8", "megatron", cluster=cluster, batch=8).text
     assert all(f"\n    {line}\n" in text for line in written)
     assert "delayed" not in text
-    bridge = trainwright.export("dp8 mb1 zero1 fp8", "megatron-bridge", cluster=cluster, batch=8)
+    bridge = trainwright.export("dp8 mb1 zero1 fp8", "megatron-bridge", cluster=cluster, batch=8).text
     assert "delayed" not in bridge
     assert ("bf16_with_mxfp8_mixed" in bridge) == (cluster == "b200:8")
 
 
 def test_weights_are_fp8_alone_only_with_the_distributed_optimizer() -> None:
-    text = trainwright.export("dp8 mb1 zero0 fp8", "megatron", cluster="h100:8", batch=8)
+    text = trainwright.export("dp8 mb1 zero0 fp8", "megatron", cluster="h100:8", batch=8).text
     assert "--fp8-param-gather" not in text
     assert "than predicted" not in text
 
@@ -99,7 +100,7 @@ def test_16_bit_weights_are_predicted_beside_fp8_copies_without_sharded_state() 
 
     def weights(plan: str) -> float:
         found = trainwright.simulate("gpt2", "h100:8", plan, stack="megatron-core", batch=8).to_dict()
-        return float(found["memory"][0].category_bytes["weights"])
+        return float(found["memory"][0]["category_bytes"]["weights"])
 
     layers = 12 * (12 * 768**2)  # parameters of matrices; norms and biases are under 1 % of them
     assert weights("dp8 mb1 zero1 fp8") == weights("dp8 mb1 zero1 bf16")
@@ -132,9 +133,9 @@ def test_sgd_without_momentum_keeps_no_moments() -> None:
 )
 def test_every_target_writes_its_own_settings(to: str, optimizer: str, grad_dtype: str, written: str) -> None:
     stated = {"optimizer": optimizer or None, "grad_dtype": grad_dtype or None}
-    text = trainwright.export("dp8 mb1 zero0", to, model="llama3-8b", batch=8, **stated)
+    text = trainwright.export("dp8 mb1 zero0", to, model="llama3-8b", batch=8, **stated).text
     assert written in text
-    assert written not in trainwright.export("dp8 mb1 zero0", to, model="llama3-8b", batch=8)
+    assert written not in trainwright.export("dp8 mb1 zero0", to, model="llama3-8b", batch=8).text
 
 
 def test_the_command_line_refuses_a_dtype_in_one_line() -> None:

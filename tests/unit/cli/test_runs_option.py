@@ -94,7 +94,7 @@ def test_calibrate_takes_traces_or_runs(table: Path) -> None:
     both = fails("calibrate", "h100:64", "--runs", str(table), "--from", "trace.json")
     assert "--from" in both
     assert "not allowed with" in both
-    assert "one of the arguments --from --runs is required" in fails("calibrate", "h100:64")
+    assert "needs traces or runs; state --from or --runs" in fails("calibrate", "h100:64")
 
 
 def test_runs_of_another_family_are_not_of_the_cluster(table: Path) -> None:

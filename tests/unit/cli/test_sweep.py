@@ -39,7 +39,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, errors
-    assert f"interrupted; what is finished is in {out}: run the same command again to go on" in errors
+    assert f"interrupted; what is finished is in {out}: run the same command again to resume" in errors
     assert "Traceback" not in errors
     names = set(contents(out))
     manifest = json.loads((out / "_manifest.json").read_text())

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.cli.command_parser import parse_command
-from trainwright.cli.configured import parse_configured, parse_job
+from tests.commands import asked
+from trainwright.api.advise_request import AdviseRequest
+from trainwright.api.configured import build_job, read_configured
 from trainwright.errors import TrainwrightError
 from trainwright.export.handover import Handover
 from trainwright.export.targets import export_text
@@ -91,10 +92,10 @@ def test_an_absurd_size_is_refused_in_one_line(to: str, field: str, size: str, t
     path.write_text(text[: found.start(1)] + size + text[found.end(1) :], encoding="utf-8")
     words = [str(path), "h100:8"]
     words += ["--model", "llama3-8b"] if to in ("nemo", "deepspeed", "accelerate") else []
-    options = parse_command("advise", words, asked="advise")
+    request = asked(AdviseRequest, "advise", *words)
     if (to, field.partition("(")[0], size) in MEANT:
-        parse_job(options, parse_configured(options))
+        build_job(request, read_configured(request))
         return
     with pytest.raises(TrainwrightError) as error:
-        parse_job(options, parse_configured(options))
+        build_job(request, read_configured(request))
     assert "\n" not in str(error.value)

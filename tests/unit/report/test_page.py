@@ -66,7 +66,7 @@ def test_plan_writes_a_report_and_pictures_of_its_figures(
     report, figures = tmp_path / "r.html", tmp_path / "f"
     assert main(["plan", "gpt2", "h100:8", "--report", str(report), "--figures", str(figures)]) == 0
     html = report.read_text()
-    assert "trainwright plan gpt2 h100:8 --report" in html
+    assert "trainwright plan gpt2 h100:8" in html
     assert "Where the step&#x27;s time goes" in html
     assert len(html) < 1_600_000
     assert {each.suffix for each in figures.iterdir()} == {".png", ".svg"}

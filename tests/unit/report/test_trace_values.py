@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainwright.api.compare_request import CompareRequest
 from trainwright.errors import BadInput
 from trainwright.report.kineto import load_kineto
 from trainwright.report.saved_trace import load_trace
@@ -46,8 +47,7 @@ def test_an_odd_value_of_a_profilers_trace_is_named(odd: dict[str, Any], tmp_pat
 
 
 def test_a_name_that_is_a_number_is_a_bad_question_and_no_fault_of_the_server() -> None:
-    files = {"predicted": saved(), "measured": saved(name=5)}
-    status, body = answer("compare", ["compare", "predicted", "measured"], files)
+    status, body = answer("compare", CompareRequest(saved(), saved(name=5)))
     assert status == 422
     assert "name 5 is not text" in json.loads(body)["error"]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import fails
-from trainwright.cli import study_cluster_design
-from trainwright.cli.study_folder import save_folder
+from trainwright.api.study import design_findings
+from trainwright.api.study_requests import ClusterDesignStudyRequest
+from trainwright.cli.study_shown import SHOW
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput
 from trainwright.estimate.step import estimate
@@ -199,8 +200,8 @@ def test_all_of_it_is_written_and_told(
 ) -> None:
     if not os.environ.get("THOROUGH"):
         monkeypatch.setattr("trainwright.report.figures.can_draw", lambda: False)
-    notes = save_folder(study_cluster_design.findings_of(study), tmp_path / "design")
-    study_cluster_design.tell(study, notes)
+    design_findings(ClusterDesignStudyRequest(), study).save_folder(tmp_path / "design")
+    SHOW["cluster-design"](study)
     told = capsys.readouterr().out
     assert "What to buy next" in told
     assert re.search(r"MP64 DP16 +251\.7 +74\.7 +45\.2 +15\.7", told)

@@ -138,7 +138,7 @@ def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         told = running.stderr.read()
         assert running.wait(LIMIT_S) == 130
-    assert "goes on from what" in told
+    assert "continues from what" in told
     assert "Traceback" not in told
     assert list((tmp_path / "runs").iterdir())
 
