@@ -89,8 +89,9 @@ class Compute:
             bias_bytes = self.job.stack.expert_bias_bytes * m * n * groups if is_biased else 0.0
         narrow = self.precision in ("fp8", "fp4") and op.region not in ("vocab", "sequence")
         dtype = self.precision if narrow else self.wide
-        # Inputs and results are read in 16 bit and written in 8, scales included: 4 bytes, half each way.
-        cast_s = 2.0 * groups * (m * k + m * n) / self.memory_bytes_per_s if narrow else 0.0
+        # Inputs and results are read in 16 bit and written in 8, scales included; half of it each way.
+        cast_bytes = 0.5 * self.job.stack.cast_bytes * groups * (m * k + m * n)
+        cast_s = cast_bytes / self.memory_bytes_per_s if narrow else 0.0
         more_s = cast_s + bias_bytes / self.memory_bytes_per_s + grouped_s
         # A weight gradient is added to the sum over microbatches: read and written.
         summed = 2.0 * self.job.stack.gradient_bytes
@@ -148,7 +149,8 @@ class Compute:
         months = [each for each in sorted(stack.release_levels) if each <= (stack.release or each)]
         if months or stack.release_levels:
             kept *= stack.release_levels[months[-1] if months else min(stack.release_levels)]
-        return kept
+        # Published kernels bound what a step reaches in 16 bits.
+        return kept if self.precision in ("fp8", "fp4") else min(kept, 1.0)
 
     def _gemm_efficiency(self, dtype: str) -> float:
         """Share of the peak; a device without the dtype computes in 16 bit, with that efficiency."""

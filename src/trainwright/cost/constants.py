@@ -79,6 +79,7 @@ class Stack:
     expert_release_levels: Mapping[str, float] = field(default_factory=dict)
     release: str = ""  # the month of the software, as `2026-02`; "": the newest that is known
     traffic: float = 1.0  # memory traffic of element-wise work, relative to one fused pass
+    cast_bytes: float = 4.0  # moved per element that a linear of few bits casts; less where casts are fused
     op_s: float = 8e-6  # host time to launch one operator
     route_launches: float = 0.0  # of operators around the permutation of routed tokens, in each direction
     expert_launches: float = 0.0  # per expert of a rank and product; 0: one grouped kernel for all
@@ -136,9 +137,13 @@ class Stack:
     basis: str = "stack"
 
     def pace_on(self, family: str, precision: str) -> float:
-        """The pace on a family of devices at a precision, of this release."""
+        """The pace on a family of devices at a precision, of this release.
+
+        In 16 bits at most 1: the rates of those kernels are published, and no step beats them.
+        """
         level = self.family_levels.get(family, 1.0) * self.family_levels.get(f"{family} {precision}", 1.0)
-        return self.pace * level * level_at(self.release_levels, self.release)
+        pace = self.pace * level * level_at(self.release_levels, self.release)
+        return pace if precision in ("fp8", "fp4") else min(pace, 1.0)
 
     @property
     def routed_pace(self) -> float:

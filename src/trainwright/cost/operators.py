@@ -211,7 +211,8 @@ def _matmul(op: Op, sizes: Sizes, machine: Machine) -> OpTime:
     unit = machine.matrix_unit(dtype, share=_routed_share(op, machine.stack), grouped=grouped)
     size = DTYPE_BYTES[dtype]
     m, n, k, groups = _product_shape(op, sizes)
-    cast_s = (m * k + m * n) * groups * 4.0 / machine.memory_bytes_per_s if narrow else np.zeros(1)
+    cast = machine.stack.cast_bytes if narrow else 0.0
+    cast_s = (m * k + m * n) * groups * cast / machine.memory_bytes_per_s
     beside_s = 0.5 * cast_s + _expert_bias_s(op, m * n * groups, machine)
     return OpTime(
         forward_s=gemm_time_s(unit, m, n, k, groups, size) + beside_s,

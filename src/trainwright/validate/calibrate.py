@@ -35,6 +35,7 @@ _NEEDS_AXIS = {
     "dp_overlap": "dp", "zero_overlap": "dp",
 }  # fmt: skip
 _NEEDS_PRECISION = {
+    "cast_bytes": [PRECISIONS.index("fp8"), PRECISIONS.index("fp4")],
     "fp8_ratio": [PRECISIONS.index("fp8"), PRECISIONS.index("fp4")], "fp4_ratio": [PRECISIONS.index("fp4")],
 }  # fmt: skip
 

@@ -36,7 +36,7 @@ EFFICIENCY_SPREAD: Mapping[str, float] = {
 STACK_SPREAD: Mapping[str, float] = {
     "pace": 0.08, "traffic": 0.4, "send_s": 0.4, "tp_forward_overlap": 0.2, "op_s": 0.4, "step_s": 0.3,
     "tp_overlap": 0.2, "dp_overlap": 0.2, "zero_overlap": 0.2, "pp_overlap": 0.1, "ep_overlap_share": 0.15,
-    "cp_overlap": 0.2, "interference": 0.1, "expert_pace": 0.25,
+    "cp_overlap": 0.2, "interference": 0.1, "expert_pace": 0.25, "cast_bytes": 0.5,
 }  # fmt: skip
 # Fitted only where the prior sets them.
 OPTIONAL_SPREAD: Mapping[str, float] = {
@@ -53,6 +53,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "memory": (0.4, 1.0), "pipeline_tp_s": (0.0, 0.02), "pipeline_stall_s": (0.0, 5.0),
     "zero_layer_s": (0.0, 0.1), "outer_extra_s": (0.0, 5e-3), "outer_share": (0.1, 1.0),
     "route_launches": (0.0, 200.0), "expert_launches": (0.0, 20.0), "expert_bias_bytes": (0.0, 64.0),
+    "cast_bytes": (0.5, 12.0),
 }  # fmt: skip
 _LEVEL, _RELEASE, _EXPERT_RELEASE = "family_levels", "release_levels", "expert_release_levels"
 TIME_FIELDS = (
