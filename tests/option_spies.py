@@ -261,5 +261,5 @@ def listening() -> Iterator[None]:
         record(settings)
         return Listening()
 
-    with patch("trainwright.web.serve._listen", listen), patch("uvicorn.Server.run"):
+    with patch("trainwright.cli.serve._listen", listen), patch("uvicorn.Server.run"):
         yield

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.configured import build_job, legality_notes, read_configured
 from trainwright.api.plan_problem import build_problem
 from trainwright.api.plan_request import PlanRequest
+from trainwright.api.requests import AdviseRequest
 from trainwright.errors import TrainwrightError
 from trainwright.export.canonical import canonical
 from trainwright.library import export
