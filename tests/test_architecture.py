@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "src" / "trainwright"
 # A package imports from rows above its own, or from itself; neighbours in one row do not know each other.
 LAYERS = (
     ("errors",),
-    ("units", "checksum", "output_file"),
+    ("units", "checksum", "input_file", "output_file"),
     ("cluster", "model", "stack"),
     ("cost", "economics"),
     ("algorithm",),

@@ -10,14 +10,18 @@ from functools import wraps
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from trainwright.api.advise_request import AdviseRequest
-from trainwright.api.calibrate_request import CalibrateRequest
-from trainwright.api.catalog_request import CatalogRequest
-from trainwright.api.compare_request import CompareRequest
-from trainwright.api.export_request import ExportRequest
 from trainwright.api.fields import FilePath, Request, Whole, check_keywords
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import (
+    AdviseRequest,
+    CalibrateRequest,
+    CatalogRequest,
+    CompareRequest,
+    ExportRequest,
+    SimulateRequest,
+    SweepRequest,
+    ValidateRequest,
+)
 from trainwright.api.study_requests import (
     ClusterDesignStudyRequest,
     CommunicationStudyRequest,
@@ -25,8 +29,6 @@ from trainwright.api.study_requests import (
     ScalingStudyRequest,
     SubnetworksStudyRequest,
 )
-from trainwright.api.sweep_request import SweepRequest
-from trainwright.api.validate_request import ValidateRequest
 from trainwright.errors import BadInput
 
 if TYPE_CHECKING:

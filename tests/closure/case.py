@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.configured import build_job, legality_notes, read_configured
 from trainwright.api.fields import pair_texts
 from trainwright.api.plan_problem import build_problem
 from trainwright.api.plan_request import PlanRequest
+from trainwright.api.requests import AdviseRequest
 from trainwright.cost.constants import Stack
 from trainwright.errors import TrainwrightError
 from trainwright.estimate.types import Job

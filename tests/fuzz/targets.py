@@ -404,6 +404,9 @@ def _http(path: Path, _: Path) -> int:
     """A body as the server reads it and as its workers answer it."""
     from pydantic import ValidationError
 
+    from trainwright.api.fields import Request
+    from trainwright.api.plan_request import PlanRequest
+    from trainwright.api.requests import CompareRequest, SimulateRequest
     from trainwright.web import questions
     from trainwright.web.answering import answer
 
@@ -419,17 +422,14 @@ def _http(path: Path, _: Path) -> int:
         question = kinds[tree[0]].model_validate(tree[1])
     except (ValidationError, RecursionError):
         return 1
-    if tree[0] == "compare":
-        words, sent = (
-            ["compare", "predicted", "measured"],
-            {"predicted": question.predicted, "measured": question.measured},
-        )
-    else:
-        words, sent = (
-            question.command(),
-            {questions.UPLOADED: question.config} if question.config is not None else {},
-        )
-    status, body = answer(tree[0], words, sent)
+    try:
+        if tree[0] == "compare":
+            request: Request = CompareRequest(question.predicted, question.measured)
+        else:
+            request = question.build(PlanRequest if tree[0] == "plan" else SimulateRequest)
+    except TrainwrightError:
+        return 1
+    status, body = answer(tree[0], request)
     json.loads(body)
     return 0 if status == 200 else 1
 

@@ -5,6 +5,7 @@ import inspect
 import json
 from dataclasses import fields
 from pathlib import Path
+from runpy import run_path
 from unittest.mock import patch
 
 import pytest
@@ -16,12 +17,10 @@ from tests.option_modes import PLANS, SIMULATIONS
 from tests.option_modes_tools import ADVICE, EXPORTS
 from tests.options import CommandMode, every_option, without
 from tests.unit.sweep.small import small_sweep
-from trainwright.api.advise_request import AdviseRequest
-from trainwright.api.export_request import ExportRequest
 from trainwright.api.fields import Request, command_words, pair_texts, value_text
 from trainwright.api.low_communication import LowCommunicationPlans
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import AdviseRequest, ExportRequest, SimulateRequest
 from trainwright.api.strategy_plans import StrategyPlans
 from trainwright.cluster.load import load_cluster
 from trainwright.errors import BadInput, InfeasiblePlan
@@ -152,6 +151,19 @@ def test_models_and_clusters_are_names_paths_dictionaries_or_objects(tmp_path: P
         assert found == named
     dear = trainwright.plan("gpt2", CLUSTER, batch=16, top=1).best
     assert (dear.step_s, dear.budget.dollars > named.budget.dollars) == (named.step_s, True)
+
+
+def test_a_traced_module_is_planned_and_simulated() -> None:
+    torch = pytest.importorskip("torch")
+    path = Path(__file__).parents[2] / "examples" / "gpt.py"
+    traced = trainwright.trace(run_path(str(path))["build"](), (torch.zeros(2, 16, dtype=torch.long),))
+    best = trainwright.plan(traced, "h100:4", seq=16, batch=16, top=1).best
+    assert trainwright.simulate(traced.graph, "h100:4", best).step_s == pytest.approx(best.step_s, rel=0.05)
+
+
+def test_a_graph_without_attention_is_refused() -> None:
+    with pytest.raises(BadInput, match="is a graph without attention"):
+        trainwright.plan(build_graph(load_model("dlrm-mlperf")), "h100:4", seq=1)
 
 
 def test_a_graph_states_no_length() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from trainwright.api.fields import command_words
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.errors import BadInput
 from trainwright.web.answering import answer
 from trainwright.web.questions import Plan, Simulate

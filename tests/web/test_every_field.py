@@ -18,7 +18,7 @@ from tests.option_modes import PLANS, SIMULATIONS
 from tests.option_spies import shared_results
 from trainwright.api.fields import Request, flag_of
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.api.terms_fields import TermsFields
 from trainwright.cli.study import study_parser
 from trainwright.study import STUDIES

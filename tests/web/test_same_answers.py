@@ -24,7 +24,7 @@ import trainwright
 from tests.option_spies import shared_results
 from trainwright.api.fields import Request, command_words
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.cli.main import main
 from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
 from trainwright.web.answering import packed_answer

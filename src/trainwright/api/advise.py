@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.batch import batch_note
 from trainwright.api.configured import build_job, legality_notes, read_configured
 from trainwright.api.memory_limit import filled_share
+from trainwright.api.requests import AdviseRequest
 from trainwright.api.result import Result, Rows
 from trainwright.api.subject import Subject
 from trainwright.export.reading.configured import Configured
@@ -16,10 +15,8 @@ from trainwright.search.recipe_comparison import RecipeComparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationAdvice(Result):
+class ConfigurationAdvice(Result, schema="advise/1"):
     """How good a configuration is, what each change would gain, and the best there is."""
-
-    SCHEMA: ClassVar[str] = "advise/1"
 
     request: AdviseRequest
     notes: tuple[str, ...]  # what matters and is not considered, too

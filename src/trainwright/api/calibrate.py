@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
 
 from trainwright.api.anchoring import load_runs
-from trainwright.api.calibrate_request import CalibrateRequest
 from trainwright.api.fields import FilePath
+from trainwright.api.requests import CalibrateRequest
 from trainwright.api.result import Result, Rows
 from trainwright.cluster.load import load_cluster, load_device
 from trainwright.cluster.types import Cluster
@@ -23,10 +22,8 @@ from trainwright.validate.trace_fit import Refined, refine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefinedEfficiencies(Result):
+class RefinedEfficiencies(Result, schema="calibrate-efficiencies/1"):
     """Efficiencies of a device as traces show them; `save` writes a cluster file with them."""
-
-    SCHEMA: ClassVar[str] = "calibrate-efficiencies/1"
 
     request: CalibrateRequest
     cluster: Cluster
@@ -62,10 +59,8 @@ class RefinedEfficiencies(Result):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnchoredRuns(Result):
+class AnchoredRuns(Result, schema="calibrate-runs/1"):
     """What runs correct, by groups that share all conditions; `save` writes an anchor file."""
-
-    SCHEMA: ClassVar[str] = "calibrate-runs/1"
 
     request: CalibrateRequest
     anchor: Anchor

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar
 
 from trainwright.algorithm.registry import ALGORITHMS, parse_algorithm, render_algorithm
-from trainwright.api.catalog_request import KINDS, CatalogRequest
 from trainwright.api.device_entry import device_entry
+from trainwright.api.requests import KINDS, CatalogRequest
 from trainwright.api.result import Result, Rows
 from trainwright.cluster.load import device_names, load_device, load_network, network_names
 from trainwright.cost.load import load_constants
@@ -33,10 +32,8 @@ class CatalogKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogEntries(Result):
+class CatalogEntries(Result, schema="catalog/1"):
     """The names of each kind, the entries of one kind, or one entry: `found`."""
-
-    SCHEMA: ClassVar[str] = "catalog/1"
 
     request: CatalogRequest
     found: object

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from trainwright.api.compare_request import CompareRequest
 from trainwright.api.fields import FilePath
+from trainwright.api.requests import CompareRequest
 from trainwright.api.result import Result, Rows
 from trainwright.errors import BadInput
 from trainwright.report.comparison import Comparison, Pair, check_same, compare
@@ -19,10 +19,8 @@ _Trace = FilePath | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedSteps(Result):
+class ComparedSteps(Result, schema="compare/1"):
     """A measured step compared with the predicted one: what differs, by cause, device and task."""
-
-    SCHEMA: ClassVar[str] = "compare/1"
 
     about: Mapping[str, str]
     cost: str  # what the prediction rests on

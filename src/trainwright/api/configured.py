@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.batch import choose_batch_size
 from trainwright.api.fields import Whole, pair_texts
 from trainwright.api.named_plan import is_file
+from trainwright.api.requests import AdviseRequest
 from trainwright.api.sources import read_architecture, read_cluster
 from trainwright.api.subject import Subject, build_subject
 from trainwright.api.subject_fields import SubjectFields
@@ -122,11 +122,7 @@ def build_job(request: AdviseRequest, configured: Configured) -> tuple[Subject, 
         batch, _ = choose_batch_size(request.batch, subject)
     _check(request, configured, subject, batch)
     check_divides(configured.strategy, architecture, subject.seq)
-    job = Job(
-        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
-        seq=subject.seq, global_batch=batch,
-    )  # fmt: skip
-    return subject, job
+    return subject, subject.job(batch)
 
 
 def legality_notes(configured: Configured, subject: Subject, job: Job) -> tuple[str, ...]:

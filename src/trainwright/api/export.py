@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.api.export_request import ExportRequest
 from trainwright.api.fields import FilePath, refuse, source_text
 from trainwright.api.handed import Handed, PlannedStrategy, adopt_exported, build_handed
+from trainwright.api.requests import ExportRequest
 from trainwright.api.subject import OPTIMIZER_FLAGS, build_subject
 from trainwright.api.subject_fields import SubjectFields
 from trainwright.cost.chosen_optimizer import check_optimizer
@@ -22,7 +22,6 @@ from trainwright.plan.expand import expand
 from trainwright.plan.islands import is_apart
 from trainwright.plan.text import render_plan
 from trainwright.program.lower import Program, lower
-from trainwright.program.setting import Setting
 from trainwright.simulate.whole import check_size
 
 
@@ -173,10 +172,6 @@ def _export_traces(request: ExportRequest, planned: PlannedStrategy | None) -> E
     if plan is None:
         assert handed.handover is not None
         plan = expand(handed.handover.strategy, subject.graph, handed.handover.global_batch)
-    setting = Setting(
-        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
-        seq=subject.seq, precision=plan.precision,
-    )  # fmt: skip
-    program = lower(setting, plan)
+    program = lower(subject.setting(plan.precision), plan)
     check_size(len(program.instances), plan.microbatches)
     return ExportedPlan(request=request, title=plan.name, program=program)

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from trainwright.cluster.types import Cluster
     from trainwright.model.architecture import Architecture
     from trainwright.model.graph import Graph
+    from trainwright.runtime.tracing.traced import Traced
 
 Whole: TypeAlias = int | str  # a whole number, or its digits
 Quantity: TypeAlias = int | float | str  # a number in the unit of the field, or text with a unit
 Pairs: TypeAlias = Mapping[str, Any] | Sequence[str] | str  # NAME=VALUE
 Range: TypeAlias = tuple[int, int] | str
 FilePath: TypeAlias = str | PathLike[str]
-ModelSource: TypeAlias = Union[FilePath, Mapping[str, Any], "Architecture", "Graph"]
+ModelSource: TypeAlias = Union[FilePath, Mapping[str, Any], "Architecture", "Graph", "Traced"]
 ClusterSource: TypeAlias = Union[FilePath, Mapping[str, Any], "Cluster"]
 
 MODEL_HELP = "a catalog name, a Hugging Face config.json, or a TOML file"

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from trainwright.api.export_request import ExportRequest
 from trainwright.api.fields import ClusterSource, ModelSource, Quantity, source_text
 from trainwright.api.named_plan import is_file, is_zoo, load_plan
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import ExportRequest, SimulateRequest
 from trainwright.api.sources import read_architecture, read_cluster
 from trainwright.api.strategy_plans import StrategyPlans
 from trainwright.api.subject import cluster_json

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from trainwright.algorithm.registry import short_name
 from trainwright.api.fields import FilePath, render_command, value_text
@@ -40,10 +40,8 @@ _MOST_LOWERED = 1 << 20  # devices times microbatches: beyond it bytes of exact 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowCommunicationPlans(ReportedResult):
+class LowCommunicationPlans(ReportedResult, schema="low-communication-plan/1"):
     """Each algorithm with its best plan; exact training, if it fits; and what to choose."""
-
-    SCHEMA: ClassVar[str] = "low-communication-plan/1"
 
     request: PlanRequest
     notes: tuple[str, ...]  # what was assumed, and what predictions rest on

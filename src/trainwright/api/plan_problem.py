@@ -14,7 +14,6 @@ from trainwright.cluster.types import Device
 from trainwright.cost.anchor import Anchoring
 from trainwright.cost.constants import Stack
 from trainwright.errors import BadInput
-from trainwright.estimate.types import Job
 from trainwright.plan.strategy import OFFLOADS, PRECISIONS, SCHEDULES
 from trainwright.report.summary import Terms
 from trainwright.search.find import Question
@@ -82,10 +81,7 @@ def build_unbatched(request: PlanRequest, devices: int | None = None) -> Unbatch
     objective(sought)
     share, memory_note = filled_share(request, subject.memory_spread)
     top = parse_whole(request.top, "--top")
-    job = Job(
-        graph=subject.graph, cluster=priced.cluster, stack=stack, efficiency=subject.efficiency,
-        seq=subject.seq, global_batch=1,
-    )  # fmt: skip
+    job = replace(subject.job(1), cluster=priced.cluster)
     question = Question(
         mappings=True, filled_share=share,
         job=job, batches=(1,),

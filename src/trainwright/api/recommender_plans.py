@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from trainwright.api.batch import SAMPLES_PER_DEVICE, choose_batch_size
 from trainwright.api.fields import render_command
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommenderPlans(ReportedResult):
+class RecommenderPlans(ReportedResult, schema="recommender-plan/1"):
     """The best shardings over all devices, best first; and the best of instances of each size."""
-
-    SCHEMA: ClassVar[str] = "recommender-plan/1"
 
     request: PlanRequest
     job: Job

@@ -20,7 +20,11 @@ Rows = Sequence[Mapping[str, object]]
 class Result(ABC):
     """The answer to a request, as data; `SCHEMA` names the form of its tree, with a version."""
 
-    SCHEMA: ClassVar[str]
+    SCHEMA: ClassVar[str] = ""
+
+    def __init_subclass__(cls, schema: str = "") -> None:
+        super().__init_subclass__()
+        cls.SCHEMA = schema or cls.SCHEMA  # a dataclass with slots is built a second time, without keywords
 
     @abstractmethod
     def tree(self) -> Mapping[str, object]:

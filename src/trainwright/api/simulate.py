@@ -7,17 +7,15 @@ from trainwright.api.batch import batch_tree, build_batch_target, check_own_batc
 from trainwright.api.fields import refuse
 from trainwright.api.handed import adopt_planned
 from trainwright.api.named_plan import NamedPlan, check_rate, is_file, load_plan, parse_named
+from trainwright.api.requests import SimulateRequest
 from trainwright.api.simulate_low_communication import is_of_islands, simulate_low_communication
-from trainwright.api.simulate_request import SimulateRequest
 from trainwright.api.simulation import Simulation
 from trainwright.api.subject import Subject, build_subject
 from trainwright.api.terms import build_terms
-from trainwright.estimate.types import Job
 from trainwright.model.dlrm import is_recommender
 from trainwright.plan.plan import Plan
 from trainwright.plan.zoo.table_parallel import sharding_of
 from trainwright.program.check import check
-from trainwright.program.setting import Setting
 from trainwright.report.account import Predicted, account_of, predict, predict_tables
 from trainwright.simulate import whole
 from trainwright.simulate.whole import Simulated
@@ -63,20 +61,13 @@ def _build_plan(request: SimulateRequest, subject: Subject) -> tuple[NamedPlan, 
 
 
 def _simulate(subject: Subject, named: NamedPlan) -> Simulated:
-    setting = Setting(
-        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
-        seq=subject.seq,
-    )  # fmt: skip
-    simulated = whole.simulate_plan(setting, named.plan)
+    simulated = whole.simulate_plan(subject.setting(), named.plan)
     check(simulated.program)
     return simulated
 
 
 def _closed_form(subject: Subject, named: NamedPlan) -> Predicted | None:
-    job = Job(
-        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
-        seq=subject.seq, global_batch=named.plan.batch * named.plan.microbatches,
-    )  # fmt: skip
+    job = subject.job(named.plan.batch * named.plan.microbatches)
     if is_recommender(subject.graph):
         sharding = sharding_of(named.plan) if named.plan.name.startswith("table-parallel") else None
         return predict_tables(job, sharding) if sharding else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from trainwright.api.anchoring import anchor_subject
 from trainwright.api.batch import batch_tree, build_batch_target, check_own_batch, named_at_batch
 from trainwright.api.named_plan import check_rate, is_file, load_plan, parse_named
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.api.simulation import Simulation
 from trainwright.api.subject import Subject
 from trainwright.api.terms import build_terms
@@ -23,7 +23,6 @@ from trainwright.plan.plan import Plan
 from trainwright.plan.strategy import parse_strategy
 from trainwright.program.check import check
 from trainwright.program.meetings import build_apartness, island_cluster, island_counts, island_graph
-from trainwright.program.setting import Setting
 from trainwright.report.account import Predicted, predict
 from trainwright.report.island_account import account_apart
 from trainwright.simulate.islands import SimulatedApart, simulate_apart
@@ -47,11 +46,7 @@ def simulate_low_communication(request: SimulateRequest, subject: Subject) -> Si
     subject, anchor = anchor_subject(request, subject, (plan.precision,))
     batch = plan.batch * plan.microbatches * islands_of(plan)
     priced = build_terms(request, subject)
-    setting = Setting(
-        graph=subject.graph, cluster=subject.cluster, stack=subject.stack, efficiency=subject.efficiency,
-        seq=subject.seq, precision=plan.precision,
-    )  # fmt: skip
-    found = simulate_apart(setting, plan)
+    found = simulate_apart(subject.setting(plan.precision), plan)
     check(found.step.program)
     account = account_apart(found, priced.terms, island=_closed_form(found), free=request.free)
     notes = (subject.title, note, *priced.notes((batch * subject.seq,)), *subject.basis)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from trainwright.api.fields import FilePath, render_command
 from trainwright.api.frames import render_html
+from trainwright.api.requests import SimulateRequest
 from trainwright.api.result import ReportedResult, Rows
-from trainwright.api.simulate_request import SimulateRequest
 from trainwright.api.subject import Subject, cluster_json
 from trainwright.cost.anchor import Anchoring
 from trainwright.output_file import save_text
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(ReportedResult):
+class Simulation(ReportedResult, schema="simulate/1"):
     """A step of a plan: its numbers (`account`), when every task ran (`timeline`), and whether it fits.
 
     `batch` has the sequences of a step and what was asked for. Of a plan of islands the step is that of one,
     the account that of all, and `apart` has their round.
     """
-
-    SCHEMA: ClassVar[str] = "simulate/1"
 
     request: SimulateRequest
     subject: Subject

@@ -20,8 +20,11 @@ _HUGGING_FACE = ("model_type", "architectures")  # keys of a config.json
 
 def read_model(model: ModelSource) -> tuple[Graph, Architecture | None]:
     """The graph of a model, and its architecture unless it is known as a graph only."""
-    if isinstance(model, Graph):
-        return model, None
+    graph = getattr(model, "graph", model)  # of a traced module
+    if isinstance(graph, Graph):
+        if "heads" not in graph.sizes:
+            raise BadInput("model", graph.name, "is a graph without attention", "trace a transformer")
+        return graph, None
     architecture = read_architecture(model)
     return build_graph(architecture), architecture
 

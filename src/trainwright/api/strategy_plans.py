@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from trainwright.api.fields import render_command
 from trainwright.api.frames import render_html
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyPlans(ReportedResult):
+class StrategyPlans(ReportedResult, schema="plan/1"):
     """The best plans, best first, each with its prediction; and what was assumed on the way.
 
     They differ in parallel degrees or sharding unless `all_variants` was asked for. It is empty only where no
     strategy fits and non-uniform plans do, which `flexible` then has.
     """
-
-    SCHEMA: ClassVar[str] = "plan/1"
 
     request: PlanRequest
     problem: PlanProblem  # with the optimizer state of the plans

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from trainwright.api.fields import FilePath, Request, pair_texts, refuse, render_command, value_text
 from trainwright.api.pages import UNDATED
@@ -25,6 +25,13 @@ from trainwright.report.page import Rows as PageRows
 from trainwright.units import parse_whole
 
 ReportProgress = Callable[[int, int, str], None]  # done, planned, what
+_TITLES: Mapping[type[Request], str] = {
+    FlexiblePlansStudyRequest: "Flexible plans against systems of 2022 and the knobs of today",
+    CommunicationStudyRequest: "Computation against communication",
+    ClusterDesignStudyRequest: "Parallelization and cluster chosen together",
+    ScalingStudyRequest: "What more devices give",
+    SubnetworksStudyRequest: "Independent subnetworks against what users would pick instead",
+}
 _MOST_ROWS = 400  # of a table in a report; the CSV has all
 _MOST_DEVICES = 1_000_000
 _MOST_SIZE = 100_000_000
@@ -32,18 +39,20 @@ _MOST_DESIGN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFindings(ReportedResult):
+class StudyFindings(ReportedResult, schema="study/1"):
     """What a study found: rows of tables by name, all of it as a tree, figures, and what to say first."""
 
-    SCHEMA: ClassVar[str] = "study/1"
-
     request: Request
-    title: str
     study: Any  # as the functions of the study return it
     tables: Mapping[str, Rows]
     values: object  # all of it
     drawn: Sequence[Figure]
     lines: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """The title of the study."""
+        return _TITLES[type(self.request)]
 
     def tree(self) -> Mapping[str, object]:
         """All of it as plain values."""
@@ -114,6 +123,16 @@ def answer_study(
     return _ANSWERS[type(request)](request, report_progress, folder)
 
 
+def _findings(
+    request: Request, study: Any, tables: Any, drawn: Sequence[Figure], lines: Sequence[str]
+) -> StudyFindings:
+    """Findings by the functions that the tables of most studies have."""
+    return StudyFindings(
+        request=request, study=study, tables=tables.study_tables(study), values=tables.study_tree(study),
+        drawn=drawn, lines=lines,
+    )  # fmt: skip
+
+
 def _names(stated: Any) -> tuple[str, ...]:
     """The parts of a list, each once."""
     return tuple(dict.fromkeys(each.strip() for each in value_text(stated).split(",")))
@@ -145,11 +164,8 @@ def _scaling(request: ScalingStudyRequest, _: ReportProgress, __: Path | None) -
     if request.devices is not None:
         stated["devices"] = _scales(value_text(request.devices))
     study = run_study(Asked(**stated))
-    return StudyFindings(
-        request=request, title="What more devices give", study=study, tables=tables.study_tables(study),
-        values=tables.study_tree(study), drawn=study_figures(study),
-        lines=[*tables.head_lines(study), *tables.tail_lines(study)],
-    )  # fmt: skip
+    lines = [*tables.head_lines(study), *tables.tail_lines(study)]
+    return _findings(request, study, tables, study_figures(study), lines)
 
 
 def _scales(text: str) -> tuple[int, ...]:
@@ -168,11 +184,8 @@ def _communication(request: CommunicationStudyRequest, _: ReportProgress, __: Pa
 
     profile, cluster = load_profile(baseline_file(request) or SHIPPED)
     study = run_study(profile, cluster, _switches(request, profile.interference))
-    return StudyFindings(
-        request=request, title="Computation against communication", study=study,
-        tables=tables.study_tables(study), values=tables.study_tree(study), drawn=study_figures(study),
-        lines=[*tables.head_lines(study), *tables.tail_lines(study)],
-    )  # fmt: skip
+    lines = [*tables.head_lines(study), *tables.tail_lines(study)]
+    return _findings(request, study, tables, study_figures(study), lines)
 
 
 def baseline_file(request: CommunicationStudyRequest) -> Path | None:
@@ -254,11 +267,7 @@ def design_findings(request: ClusterDesignStudyRequest, study: Any) -> StudyFind
     from trainwright.study import cluster_design_tables as tables
     from trainwright.study.cluster_design_figures import study_figures
 
-    return StudyFindings(
-        request=request, title="Parallelization and cluster chosen together", study=study,
-        tables=tables.study_tables(study), values=tables.study_tree(study), drawn=study_figures(study),
-        lines=tables.head_lines(study),
-    )  # fmt: skip
+    return _findings(request, study, tables, study_figures(study), list(tables.head_lines(study)))
 
 
 def _flexible_plans(
@@ -286,9 +295,9 @@ def _flexible_findings(request: FlexiblePlansStudyRequest, outcomes: list[Any]) 
     from trainwright.study.flexible_table import outcome_figures, reasons, row_of
 
     return StudyFindings(
-        request=request, title="Flexible plans against systems of 2022 and the knobs of today",
-        study=outcomes, tables={"cases": [row_of(each) for each in outcomes]}, values=outcomes,
-        drawn=outcome_figures(outcomes), lines=reasons(outcomes),
+        request=request, study=outcomes, values=outcomes,
+        tables={"cases": [row_of(each) for each in outcomes]}, drawn=outcome_figures(outcomes),
+        lines=reasons(outcomes),
     )  # fmt: skip
 
 
@@ -337,8 +346,8 @@ def _subnetworks(
     study = run_study(settings, folder, report_progress)
     tables, lines = study_tables(study), study_lines(study)
     return StudyFindings(
-        request=request, title="Independent subnetworks against what users would pick instead", study=study,
-        tables=tables, values={"lines": lines, **tables}, drawn=study_figures(study), lines=lines,
+        request=request, study=study, tables=tables, values={"lines": lines, **tables}, lines=lines,
+        drawn=study_figures(study),
     )  # fmt: skip
 
 

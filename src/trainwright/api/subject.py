@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from trainwright.api.fields import pair_texts, source_text
 from trainwright.api.sources import read_cluster, read_model
@@ -15,9 +16,11 @@ from trainwright.cost.load import Constants, Interval, load_constants
 from trainwright.cost.memory_risk import MemorySpread
 from trainwright.cost.source import build_source
 from trainwright.errors import BadInput
+from trainwright.estimate.types import Job
 from trainwright.model.architecture import Architecture
 from trainwright.model.dlrm import is_recommender
 from trainwright.model.graph import Graph, parameters
+from trainwright.program.setting import Setting
 from trainwright.stack.load import stack_name
 from trainwright.units import parse_whole, render_bytes, render_si
 
@@ -39,6 +42,17 @@ class Subject:
     memory_spread: MemorySpread
     title: str
     basis: tuple[str, ...]  # what the constants rest on
+
+    def job(self, batch: int) -> Job:
+        """The work of a step of so many sequences."""
+        return Job(**self._parts(), global_batch=batch)
+
+    def setting(self, precision: str = "bf16") -> Setting:
+        """What plans are lowered for."""
+        return Setting(**self._parts(), precision=precision)
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("graph", "cluster", "stack", "efficiency", "seq")}
 
 
 def build_subject(request: SubjectFields, devices: int | None = None) -> Subject:

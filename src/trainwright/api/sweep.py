@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from trainwright.api.fields import FilePath, render_command
 from trainwright.api.frames import build_frame, render_html
+from trainwright.api.requests import SweepRequest
 from trainwright.api.result import ReportedResult, Rows
-from trainwright.api.sweep_request import SweepRequest
 from trainwright.sweep import run
 from trainwright.sweep.dataset import Manifest
 from trainwright.sweep.load import load_sweep
@@ -27,10 +27,8 @@ _REPORTED = 200  # rows of a report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept(ReportedResult):
+class Swept(ReportedResult, schema="sweep/1"):
     """The dataset of a sweep: a folder, which SQL is asked of; its table is `points`."""
-
-    SCHEMA: ClassVar[str] = "sweep/1"
 
     request: SweepRequest
     sweep: Sweep

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from trainwright.api.anchoring import read_anchor
 from trainwright.api.fields import FilePath
+from trainwright.api.requests import ValidateRequest
 from trainwright.api.result import Result, Rows
-from trainwright.api.validate_request import ValidateRequest
 from trainwright.cost.load import load_constants
 from trainwright.output_file import save_text
 from trainwright.report.files import render_csv
@@ -35,10 +34,8 @@ ReportRows = Callable[[int, int], None]  # rows that are predicted, of so many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationErrors(Result):
+class ValidationErrors(Result, schema="validate/1"):
     """Errors of predictions by group, what could not be predicted, and every row with its prediction."""
-
-    SCHEMA: ClassVar[str] = "validate/1"
 
     notes: tuple[str, ...]
     errors: Mapping[str, Sequence[Errors]]  # by the column that groups rows
@@ -104,6 +101,7 @@ def _predict(sourced: Sourced, report_rows: ReportRows) -> Predictions:
     chosen = np.zeros(count, dtype=np.int64)
     step, memory, needed, doubt = (np.full(count, np.nan) for _ in range(4))
     fits = np.zeros(count, dtype=bool)
+    report_rows(0, count)
     for index, group in enumerate(dataset.groups):
         part = _predict_group(sourced, index)
         at = list(group.indices)

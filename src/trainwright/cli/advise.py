@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from trainwright.api.advise_request import AdviseRequest
-from trainwright.cli.pages import add_json
+from trainwright.api.requests import AdviseRequest
+from trainwright.cli.pages import add_json, write_json
 from trainwright.cli.request_options import add_fields, read_request
 
 if TYPE_CHECKING:
@@ -25,12 +25,8 @@ def run(options: argparse.Namespace) -> int:
     from trainwright.api.advise import answer_advise
 
     found = answer_advise(read_request(options, AdviseRequest))
-    if options.json == "-":
-        print(found.to_json(), end="")
-        return 0
-    if options.json:
-        found.save_json(options.json)
-    _show(found)
+    if not write_json(options, found):
+        _show(found)
     return 0
 
 

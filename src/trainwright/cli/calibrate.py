@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from trainwright.api.calibrate_request import CalibrateRequest
-from trainwright.cli.pages import add_json
+from trainwright.api.requests import CalibrateRequest
+from trainwright.cli.pages import add_json, write_json
 from trainwright.cli.request_options import add_fields, read_request
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ def run(options: argparse.Namespace) -> int:
     found = answer_calibrate(read_request(options, CalibrateRequest))
     if options.out:
         found.save(options.out)
-    if options.json == "-":
-        print(found.to_json(), end="")
+    if write_json(options, found):
         return 0
-    if options.json:
-        found.save_json(options.json)
     if isinstance(found, AnchoredRuns):
         _show_runs(found)
         use = "give it as --runs to plan, simulate and validate"

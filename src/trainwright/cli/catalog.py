@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 
-from trainwright.api.catalog_request import KINDS, CatalogRequest
+from trainwright.api.requests import KINDS, CatalogRequest
 from trainwright.cli.request_options import add_fields, read_request
 
 

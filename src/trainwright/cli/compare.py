@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from trainwright.api.compare_request import CompareRequest
-from trainwright.cli.pages import add_json
+from trainwright.api.requests import CompareRequest
+from trainwright.cli.pages import add_json, write_json
 from trainwright.cli.request_options import add_fields, read_request
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ def run(options: argparse.Namespace) -> int:
     compared = answer_compare(read_request(options, CompareRequest))
     for path in compared.unsealed:
         print(f"trainwright: {path} has no checksum: it is not verified", file=sys.stderr)
-    if options.json == "-":
-        print(compared.to_json(), end="")
-        return 0
-    if options.json:
-        compared.save_json(options.json)
-    _show(compared)
+    if not write_json(options, compared):
+        _show(compared)
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainwright.api.export_request import ExportRequest
+from trainwright.api.requests import ExportRequest
 from trainwright.cli.request_options import add_fields, read_request
 from trainwright.errors import BadInput
 

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainwright.api.result import ReportedResult
+    from trainwright.api.result import ReportedResult, Result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +26,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def save_result(options: argparse.Namespace, result: "ReportedResult") -> list[str]:
-    """Write the files that are asked for; a line for each that people should be told of."""
-    if options.json and options.json != "-":
+def write_json(options: argparse.Namespace, result: "Result") -> bool:
+    """Print or write JSON, if it is asked for; whether it was printed, and nothing else should be."""
+    if options.json == "-":
+        print(result.to_json(), end="")
+        return True
+    if options.json:
         result.save_json(options.json)
-    return save_reports(options, result)
+    return False
 
 
 def save_reports(options: argparse.Namespace, result: "ReportedResult") -> list[str]:

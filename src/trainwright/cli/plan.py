@@ -40,15 +40,12 @@ def run(options: argparse.Namespace) -> int:
         )
     with Show(patient=True) as show:
         result = answer_plan(request, show.report_progress)
-    written = pages.save_result(options, result)
+    written = pages.save_reports(options, result)
     if options.save_plans and isinstance(result, LowCommunicationPlans):
         result.save_plans(options.save_plans)
     if options.csv:
         result.save_csv(options.csv)
-    if options.json == "-":
-        print(result.to_json(), end="")
-        return 0
-    show_plans(result, quiet=options.quiet)
-    for line in written:
-        print(line)
+    if not pages.write_json(options, result):
+        show_plans(result, quiet=options.quiet)
+        print(*written, sep="\n", end="\n" if written else "")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.cli import pages
 from trainwright.cli.refusal import refuse_given
 from trainwright.cli.request_options import add_fields, read_request
@@ -37,10 +37,8 @@ def run(options: argparse.Namespace) -> int:
         outcome.save_plan(options.save_plan)
     if options.trace:
         outcome.save_trace(options.trace)
-    written = pages.save_result(options, outcome)
-    if options.json == "-":
-        print(outcome.to_json(), end="")
-    else:
+    written = pages.save_reports(options, outcome)
+    if not pages.write_json(options, outcome):
         _show(outcome, width, written)
     outcome.check_fit()
     return 0

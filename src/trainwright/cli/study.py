@@ -99,7 +99,7 @@ def _report_progress(done: int, planned: int, what: str) -> None:
 
 
 def _write(name: str, options: argparse.Namespace, findings: "StudyFindings") -> None:
-    from trainwright.cli.study_shown import SHOW
+    from trainwright.cli.study_shown import show_study
     from trainwright.output_file import save_text
     from trainwright.report.files import render_csv, render_json
 
@@ -120,7 +120,7 @@ def _write(name: str, options: argparse.Namespace, findings: "StudyFindings") ->
         else:
             save_text(Path(target), text)
     if "-" not in texts:
-        SHOW[name](findings.study)
+        show_study(name, findings.study, findings.figures())
         for line in notes:
             print(line)
 

@@ -1,96 +1,75 @@
-"""What studies found, on a terminal."""
+"""What studies found, on a terminal: lines, tables, more lines, and claim by claim what holds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainwright.report import tables as printed
 
+Parts = tuple[Iterable[str], Iterable[Any], Iterable[str]]  # lines, tables, lines
 
-def _show_scaling(study: Any) -> None:
+
+def _scaling(study: Any) -> Parts:
     from trainwright.study import scaling_tables as tables
-    from trainwright.study.scaling_figures import study_figures
 
-    console = printed.open_console()
     parts = (
         tables.weak_table, tables.marginal_table, tables.degree_table, tables.strong_table,
         tables.cases_table,
     )  # fmt: skip
-    for line in tables.head_lines(study):
-        printed.show(console, printed.indented(console, line))
-    for part in parts:
-        printed.show(console, part(study))
-    for line in tables.tail_lines(study):
-        printed.show(console, printed.indented(console, line))
-    for figure in study_figures(study):
-        told = f"[{figure.verdict}] {figure.claim} {figure.finding}"
-        printed.show(console, printed.indented(console, told))
+    return tables.head_lines(study), [part(study) for part in parts], tables.tail_lines(study)
 
 
-def _show_communication(study: Any) -> None:
+def _communication(study: Any) -> Parts:
     from trainwright.study import comp_vs_comm_tables as tables
-    from trainwright.study.comp_vs_comm_figures import study_figures
 
-    console = printed.open_console()
-    for line in tables.head_lines(study):
-        printed.show(console, printed.indented(console, line))
-    for part in (tables.models_table, tables.shares_table, tables.bands_table, tables.memory_table):
-        printed.show(console, part(study))
-    for line in tables.tail_lines(study):
-        printed.show(console, printed.indented(console, line))
-    for figure in study_figures(study):
-        printed.show(console, printed.indented(console, f"[{figure.verdict}] {figure.claim}"))
+    parts = (tables.models_table, tables.shares_table, tables.bands_table, tables.memory_table)
+    return tables.head_lines(study), [part(study) for part in parts], tables.tail_lines(study)
 
 
-def _show_design(study: Any) -> None:
-    """Tables for people, then claim by claim what was found."""
+def _design(study: Any) -> Parts:
     from trainwright.study import cluster_design_tables as tables
-    from trainwright.study.cluster_design_figures import study_figures
     from trainwright.study.design_clusters import FREE, METHOD, TABLES
 
-    console = printed.open_console()
-    for line in tables.head_lines(study):
-        printed.show(console, printed.indented(console, line))
-    printed.show(console, tables.footprint_table(study))
-    for memory in study.sweeps:
-        printed.show(console, tables.sweep_table(study, memory))
-    for space in (METHOD, FREE, TABLES):
-        printed.show(console, tables.clusters_table(study, space))
-    printed.show(console, tables.front_table(study), tables.instances_table(study))
-    for name in study.values:
-        printed.show(console, tables.value_table(study, name))
-    for figure in study_figures(study):
-        told = f"[{figure.verdict}] {figure.claim} {figure.finding}"
-        printed.show(console, printed.indented(console, told))
+    parts = [
+        tables.footprint_table(study), *(tables.sweep_table(study, memory) for memory in study.sweeps),
+        *(tables.clusters_table(study, space) for space in (METHOD, FREE, TABLES)),
+        tables.front_table(study), tables.instances_table(study),
+        *(tables.value_table(study, name) for name in study.values),
+    ]  # fmt: skip
+    return tables.head_lines(study), parts, ()
 
 
-def _show_subnetworks(study: Any) -> None:
+def _subnetworks(study: Any) -> Parts:
     from trainwright.study import subnetworks_tables as tables
     from trainwright.study.subnetworks_coupling import coupling_table
 
-    console = printed.open_console()
-    for setting in study.settings:
-        printed.show(console, tables.result_table(study, setting.network, setting.workers))
-    if study.estimates:
-        printed.show(console, coupling_table(study))
-    if study.places:
-        printed.show(console, tables.map_table(study))
-    for line in tables.study_lines(study):
-        printed.show(console, printed.indented(console, line))
+    parts = [tables.result_table(study, each.network, each.workers) for each in study.settings]
+    parts += [coupling_table(study)] if study.estimates else []
+    parts += [tables.map_table(study)] if study.places else []
+    return (), parts, tables.study_lines(study)
 
 
-def _show_flexible(outcomes: Any) -> None:
+def _flexible(outcomes: Any) -> Parts:
     from trainwright.study.flexible_table import case_table, reasons
 
-    console = printed.open_console()
-    printed.show(console, case_table(outcomes))
-    for line in reasons(outcomes):
-        printed.show(console, printed.indented(console, line))
+    return (), [case_table(outcomes)], reasons(outcomes)
 
 
-SHOW: Mapping[str, Callable[[Any], None]] = {
-    "flexible-plans": _show_flexible,
-    "comp-vs-comm": _show_communication,
-    "cluster-design": _show_design,
-    "scaling": _show_scaling,
-    "subnetworks": _show_subnetworks,
+_PARTS: Mapping[str, Callable[[Any], Parts]] = {
+    "flexible-plans": _flexible,
+    "comp-vs-comm": _communication,
+    "cluster-design": _design,
+    "scaling": _scaling,
+    "subnetworks": _subnetworks,
 }
+_CLAIMS = {"comp-vs-comm": "", "cluster-design": " {0.finding}", "scaling": " {0.finding}"}  # after a claim
+
+
+def show_study(name: str, study: Any, figures: Sequence[Any]) -> None:
+    """Print what a study found."""
+    console = printed.open_console()
+    before, parts, after = _PARTS[name](study)
+    claims = [
+        f"[{{0.verdict}}] {{0.claim}}{_CLAIMS[name]}".format(each) for each in figures if name in _CLAIMS
+    ]
+    printed.show(console, *(printed.indented(console, line) for line in before), *parts)
+    printed.show(console, *(printed.indented(console, line) for line in (*after, *claims)))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainwright.api.sweep_request import SweepRequest
+from trainwright.api.requests import SweepRequest
 from trainwright.cli import pages
 from trainwright.cli.refusal import flag_of, refuse_given, refuse_others
 from trainwright.cli.request_options import add_fields, read_request

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trainwright.api.validate_request import ValidateRequest
+from trainwright.api.requests import ValidateRequest
 from trainwright.cli.request_options import add_fields, read_request
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _progress() -> Iterator["ReportRows"]:
         task = bar.add_task("rows", total=None)
         yield lambda done, planned: bar.update(task, completed=done, total=planned)
     if not console.is_terminal:
-        print(f"trainwright: predicted {bar.tasks[0].total:.0f} rows", file=sys.stderr)
+        print(f"trainwright: predicted {bar.tasks[0].total or 0:.0f} rows", file=sys.stderr)
 
 
 def _show(found: "ValidationErrors") -> None:

@@ -34,6 +34,7 @@ from trainwright.cluster.figure_sources import FigureSource, build_figure_source
 from trainwright.cluster.sites import join_sites, split_sites
 from trainwright.cluster.types import EVEN, HYBRIDS, SPILL, Cluster, Device, HybridModel, Network, Placed
 from trainwright.errors import BadInput, UnknownName
+from trainwright.input_file import load_toml
 
 CLUSTER_KEYS = (
     "name", "count", "device", "network", "pue", "at_once", "spill", "hybrid", "profile", "efficiency",
@@ -133,7 +134,7 @@ def _parse_cluster(text: str) -> Cluster:
 
 
 def _load_file(path: Path) -> Cluster:
-    return build_cluster(_read(path), f"cluster file {path}", path.stem)
+    return build_cluster(load_toml(path, "cluster file"), f"cluster file {path}", path.stem)
 
 
 def build_cluster(table: Mapping[str, Any], thing: str, usual_name: str) -> Cluster:
@@ -178,22 +179,6 @@ def _hybrid(value: object, thing: str) -> HybridModel:
     if value not in HYBRIDS:
         raise UnknownName(thing, str(value), HYBRIDS)
     return value
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise BadInput("cluster file", str(path), "does not exist", "check the path") from None
-    except OSError as error:
-        raise BadInput(
-            "cluster file", str(path), f"cannot be read ({error.strerror})", "check the path"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput("cluster file", str(path), f"is not TOML ({error})", "mend that line") from None
-    except (ValueError, RecursionError):
-        problem = "has numbers too long or parts too deep"
-        raise BadInput("cluster file", str(path), problem, "mend it") from None
 
 
 def _changed(kind: str, value: object, thing: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
+from trainwright.input_file import TOO_LARGE, load_toml, read_text
 from trainwright.model.architecture import Architecture
 from trainwright.model.huggingface import parse_config
 
@@ -44,7 +44,7 @@ def load_model(text: str) -> Architecture:
     if path.suffix == ".json":
         return _load_config(path)
     if path.suffix == ".toml":
-        entry = parse_entry(_toml(path), path.stem, source=str(path))
+        entry = parse_entry(load_toml(path, "model file"), path.stem, source=str(path))
         return check_sizes(entry.architecture, str(path))
     if _is_file(path / "config.json"):
         return _load_config(path / "config.json")
@@ -76,7 +76,7 @@ def load_entry(name: str) -> ModelEntry:
     if found is None:
         raise UnknownName("model", name, by_key.values())
     path = _CATALOG / f"{found}.toml"
-    return parse_entry(_toml(path), found, source=path.name)
+    return parse_entry(load_toml(path, "model file"), found, source=path.name)
 
 
 def parse_entry(values: Mapping[str, Any], name: str, source: str) -> ModelEntry:
@@ -102,7 +102,7 @@ def _aliases() -> dict[str, str]:
     return {
         _key(alias): name
         for name in model_names()
-        for alias in _toml(_CATALOG / f"{name}.toml").get("aliases", ())
+        for alias in load_toml(_CATALOG / f"{name}.toml", "model file").get("aliases", ())
     }
 
 
@@ -114,32 +114,13 @@ def _key(name: str) -> str:
 
 def _load_config(path: Path) -> Architecture:
     try:
-        config = json.loads(_read(path))
+        config = json.loads(read_text(path, "model file"))
     except json.JSONDecodeError as error:
         problem = f"is not JSON, line {error.lineno}"
         raise BadInput("model file", str(path), problem, "use a model's config.json") from error
     except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
-        problem = "has numbers too long or parts too deep"
-        raise BadInput("model file", str(path), problem, "use a model's config.json") from error
+        raise BadInput("model file", str(path), TOO_LARGE, "use a model's config.json") from error
     if not isinstance(config, dict):
         raise BadInput("model file", str(path), "is not a JSON object", "use a model's config.json")
     name = path.parent.name if path.stem == "config" else path.stem
     return check_sizes(parse_config(config, name, source=str(path)), str(path))
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("model file", str(path), f"is not TOML: {error}", "correct it") from error
-    except (ValueError, RecursionError) as error:
-        problem = "has numbers too long or parts too deep"
-        raise BadInput("model file", str(path), problem, "correct it") from error
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
-        raise BadInput("model file", str(path), str(reason), "check the path") from error

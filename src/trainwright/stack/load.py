@@ -1,6 +1,5 @@
 """The catalog of training stacks: one file per stack, one more per older release."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -9,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainwright.errors import BadInput, UnknownName
+from trainwright.input_file import load_toml
 from trainwright.stack.capability import CHOICES, MICROBATCH_RULES, Capability
 from trainwright.stack.optimizer import GRADIENT_BYTES, OPTIMIZERS
 from trainwright.stack.state import StateLayout
@@ -86,7 +86,7 @@ def capability_of(name: str) -> Capability:
 
 
 def _entry(path: Path) -> StackEntry:
-    values = _read(path)
+    values = load_toml(path, "stack file")
     for key in values:
         if key not in _ENTRY_KEYS:
             raise UnknownName(f"{path.name}: key", key, _ENTRY_KEYS)
@@ -94,7 +94,7 @@ def _entry(path: Path) -> StackEntry:
     newest = _capability(values["name"], own, path.name)
     releases = {newest.release: newest} if newest.release else {}
     for older in sorted(_STACKS.glob(f"{path.stem}@*.toml"), reverse=True):
-        changed = _capability(values["name"], own | _read(older), older.name)
+        changed = _capability(values["name"], own | load_toml(older, "stack file"), older.name)
         if changed.release != older.stem.partition("@")[2]:
             raise BadInput(f"{older.name}: release", changed.release, "is not the file's", "name them alike")
         releases[changed.release] = changed
@@ -102,13 +102,6 @@ def _entry(path: Path) -> StackEntry:
     return StackEntry(
         **values, aliases=aliases, forks=forks, capability=newest, releases=MappingProxyType(releases)
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput("stack file", str(path), f"cannot be read ({error})", "correct the file") from None
 
 
 def _state(table: Mapping[str, Any], file: str) -> StateLayout:

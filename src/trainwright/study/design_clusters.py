@@ -74,11 +74,6 @@ def load_rivals(names: Sequence[str], devices: int) -> list[Cluster]:
     return found
 
 
-def hypothetical_names() -> tuple[str, ...]:
-    """The clusters that nobody has built, and the baseline, all in TOML."""
-    return tuple(sorted(path.stem for path in HYPOTHETICAL.glob("*.toml")))
-
-
 def method_rival(graph: Graph, cluster: Cluster, batch: int) -> Rival:
     """A cluster with its best degree of model parallelism."""
     job = build_job(graph, cluster, batch)

@@ -1,6 +1,5 @@
 """A sweep from its TOML file: a baseline, `[[axis]]` tables, constraints. See docs/sweep.md."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from trainwright.cost.expert_imbalance import parse_imbalance
 from trainwright.cost.load import load_constants
 from trainwright.cost.memory_risk import DEFAULT_RISK, parse_risk
 from trainwright.errors import BadInput, UnknownName
+from trainwright.input_file import parse_toml, read_text
 from trainwright.model.load import load_model
 from trainwright.search.batch_target import TOLERANCE, parse_batch_tokens, parse_tolerance
 from trainwright.search.rank import objective
@@ -36,17 +36,12 @@ _MOST_POINTS = 10**12
 
 def load_sweep(path: Path) -> Sweep:
     """The sweep of a file; models and clusters that it names by path are looked for beside it too."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
-        raise BadInput("sweep file", str(path), str(reason), "check the path") from None
-    return parse_sweep(text, path.stem, path.parent)
+    return parse_sweep(read_text(path, "sweep file"), path.stem, path.parent)
 
 
 def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> Sweep:
     """The sweep that a text of TOML describes; files that it names are looked for in `folder` first."""
-    table = _toml(text, name)
+    table = parse_toml(text, "sweep", name)
     for key in table:
         if key not in KEYS:
             raise UnknownName("sweep key", key, KEYS)
@@ -178,15 +173,6 @@ def _knobs(table: object) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
 
 def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _toml(text: str, name: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput("sweep", name, f"is not TOML ({error})", "mend that line") from None
-    except (ValueError, RecursionError):
-        raise BadInput("sweep", name, "has numbers too long or parts too deep", "mend it") from None
 
 
 def _text(table: Mapping[str, Any], key: str, usual: str) -> str:

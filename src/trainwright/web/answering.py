@@ -9,10 +9,9 @@ from trainwright.api.fields import Request, render_command
 from trainwright.errors import BadInput, InfeasiblePlan, TrainwrightError
 
 if TYPE_CHECKING:
-    from trainwright.api.compare_request import CompareRequest
     from trainwright.api.low_communication import LowCommunicationPlans
     from trainwright.api.plan_request import PlanRequest
-    from trainwright.api.simulate_request import SimulateRequest
+    from trainwright.api.requests import CompareRequest, SimulateRequest
     from trainwright.report.islands import ApartSummary
 
 BAD, NONE_FITS = 422, 409  # statuses of answers that are errors

@@ -17,11 +17,10 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from trainwright import __version__
-from trainwright.api.compare_request import CompareRequest
 from trainwright.api.fields import Request as ApiRequest
 from trainwright.api.fields import render_command
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import CompareRequest, SimulateRequest
 from trainwright.api.study_requests import STUDY_REQUESTS
 from trainwright.errors import TrainwrightError
 from trainwright.report.page import ASSETS

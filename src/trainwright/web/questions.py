@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from trainwright.api.fields import Request, check_keywords, flag_of, form_of
 from trainwright.api.plan_request import PlanRequest
-from trainwright.api.simulate_request import SimulateRequest
+from trainwright.api.requests import SimulateRequest
 from trainwright.api.terms_fields import TermsFields
 from trainwright.errors import BadInput
 

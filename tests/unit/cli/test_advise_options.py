@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import asked as command_request
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.configured import build_job, legality_notes, read_configured
+from trainwright.api.requests import AdviseRequest
 from trainwright.errors import BadInput, UnknownName
 
 

@@ -52,7 +52,7 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_told_in_a_line(tmp_path: Path) -> None:
-    assert "No such file" in fails("sweep", "nowhere.toml")
+    assert "does not exist" in fails("sweep", "nowhere.toml")
     assert "needs a folder and a query" in fails("sweep", "query", str(tmp_path))
     assert "has no _manifest.json" in fails("sweep", "check", str(tmp_path))
     assert "is none of query, plot" in fails("sweep", "qeury", "a", "b")

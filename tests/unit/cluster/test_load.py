@@ -254,7 +254,7 @@ class TestFile:
     def test_a_file_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.toml"
         path.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(BadInput, match="is not TOML"):
+        with pytest.raises(BadInput, match="is not text in UTF-8"):
             load_cluster(str(path))
 
     def test_a_missing_file_is_named(self) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import asked
-from trainwright.api.advise_request import AdviseRequest
 from trainwright.api.configured import build_job, read_configured
+from trainwright.api.requests import AdviseRequest
 from trainwright.errors import TrainwrightError
 from trainwright.export.handover import Handover
 from trainwright.export.targets import export_text

@@ -82,7 +82,7 @@ def test_a_bad_configuration_is_named_with_the_rule(tmp_path: Path, text: str, m
 
 
 def test_a_missing_file_is_said_to_be_missing() -> None:
-    with pytest.raises(BadInput, match=r'"nowhere/config.json": No such file or directory; check the path'):
+    with pytest.raises(BadInput, match=r'"nowhere/config.json": does not exist; check the path'):
         load_model("nowhere/config.json")
 
 

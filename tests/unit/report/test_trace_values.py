@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.compare_request import CompareRequest
+from trainwright.api.requests import CompareRequest
 from trainwright.errors import BadInput
 from trainwright.report.kineto import load_kineto
 from trainwright.report.saved_trace import load_trace

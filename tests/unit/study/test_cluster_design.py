@@ -12,7 +12,7 @@ import pytest
 from tests.commands import fails
 from trainwright.api.study import design_findings
 from trainwright.api.study_requests import ClusterDesignStudyRequest
-from trainwright.cli.study_shown import SHOW
+from trainwright.cli.study_shown import show_study
 from trainwright.cluster.types import Cluster
 from trainwright.errors import BadInput
 from trainwright.estimate.step import estimate
@@ -200,8 +200,9 @@ def test_all_of_it_is_written_and_told(
 ) -> None:
     if not os.environ.get("THOROUGH"):
         monkeypatch.setattr("trainwright.report.figures.can_draw", lambda: False)
-    design_findings(ClusterDesignStudyRequest(), study).save_folder(tmp_path / "design")
-    SHOW["cluster-design"](study)
+    findings = design_findings(ClusterDesignStudyRequest(), study)
+    findings.save_folder(tmp_path / "design")
+    show_study("cluster-design", study, findings.figures())
     told = capsys.readouterr().out
     assert "What to buy next" in told
     assert re.search(r"MP64 DP16 +251\.7 +74\.7 +45\.2 +15\.7", told)

@@ -100,7 +100,7 @@ async function planQuestion(question) {
   const body = await subject(question);
   if (question.objective) body.objective = question.objective;
   if (question.fix) body.fix = question.fix.split(/[ ;]+/).filter(Boolean);
-  if (question.top) body.top = Number(question.top);
+  body.top = Number(question.top) || 20;
   if (question.algorithm) { body.algorithm = question.algorithm; if (question.islands) body.islands = Number(question.islands); }
   return body;
 }
