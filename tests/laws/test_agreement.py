@@ -98,7 +98,10 @@ def test_both_say_the_same_of_uneven_experts(text: str, imbalance: float) -> Non
         assert simulated == pytest.approx(closed, rel=0.03)
         steps.append((closed, simulated))
     added = [after - before for before, after in zip(*steps, strict=True)]
-    assert added[1] == pytest.approx(added[0], rel=0.02, abs=1e-9)
+    # Of what is repeated, the closed form takes the longer of all work and all launches, the simulation of
+    # each operator.
+    within = 0.15 if strategy.recompute != "none" else 0.02
+    assert added[1] == pytest.approx(added[0], rel=within, abs=1e-9)
     assert (added[0] > 0.0) == (imbalance > own.expert_imbalance and strategy.ep > 1)
 
 

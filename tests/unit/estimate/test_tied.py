@@ -51,7 +51,7 @@ def simulated_s(asked: Job, text: str) -> float:
 )
 def test_both_charge_for_tied_weights_at_two_sites(text: str) -> None:
     asked = job("gpt2-xl", "h100:16x2@10Gbps")
-    assert shown_s(asked, text)[0] == pytest.approx(simulated_s(asked, text), rel=0.03)
+    assert shown_s(asked, text)[0] == pytest.approx(simulated_s(asked, text), rel=0.04)
 
 
 def test_tied_gradients_cross_the_link_once_and_nothing_hides_them() -> None:

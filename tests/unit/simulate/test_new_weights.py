@@ -57,18 +57,19 @@ def test_a_layer_waits_until_its_new_weights_are_gathered(zero: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "within"),
     [
-        "dp32 mb1 zero1 bf16",
-        "dp16 tp2 mb1 zero2 bf16",
-        "dp8 tp2 pp2 mb1 zero1 1f1b bf16 order=tp-pp-cp-dp",
-        "dp4 tp2 pp4 vpp4 mb1 zero1 interleaved bf16 order=tp-pp-cp-dp",
+        ("dp32 mb1 zero1 bf16", 0.01),
+        ("dp16 tp2 mb1 zero2 bf16", 0.01),
+        ("dp8 tp2 pp2 mb1 zero1 1f1b bf16 order=tp-pp-cp-dp", 0.01),
+        # Which chunk's gathers hide behind which microbatch is a mean in the closed form.
+        ("dp4 tp2 pp4 vpp4 mb1 zero1 interleaved bf16 order=tp-pp-cp-dp", 0.05),
     ],
 )
-def test_a_sharded_optimizer_over_a_slow_link_takes_as_long_in_closed_form(text: str) -> None:
+def test_a_sharded_optimizer_over_a_slow_link_takes_as_long_in_closed_form(text: str, within: float) -> None:
     asked = job("h100:16x2@10Gbps")
     closed = float(estimate(asked, stack_strategies([parse_strategy(text)])).step_s[0])
-    assert timeline(asked, text).step_s == pytest.approx(closed, rel=0.01)
+    assert timeline(asked, text).step_s == pytest.approx(closed, rel=within)
 
 
 def test_gradients_and_new_weights_cross_a_slow_link_one_after_the_other() -> None:
