@@ -17,7 +17,7 @@ TOLERANCE = {
     "Google gpu-recipes logs": 0.08,
     "Hagemann et al. 2023 layouts": 0.09,
     "Korthikanti et al. 2022 Table 5": 0.04,
-    "MaxText README tables": 0.08,
+    "MaxText README tables": 0.10,  # 0.08 before NVIDIA's faster runs of MaxText were fitted: decision 22
     "NVIDIA Megatron-Bridge performance summary": 0.125,  # 0.10 before pipelines were followed: decision 7
     "NVIDIA NeMo 24.07 performance summary": 0.06,
     "NVIDIA NeMo-Framework-Launcher README": 0.20,

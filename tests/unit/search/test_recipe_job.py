@@ -28,7 +28,7 @@ def test_offloading_some_layers_is_between_none_and_all() -> None:
     )
     assert some == predict_recipe(found)
     assert every.total_bytes < some.total_bytes < none.total_bytes
-    assert none.step_s <= some.step_s < every.step_s  # the first layers move beside compute
+    assert none.step_s <= some.step_s <= every.step_s  # on NVLink-C2C copies hide behind compute
 
 
 def test_a_recipe_without_a_count_has_the_fewest_devices_that_its_degrees_fill() -> None:
