@@ -8,7 +8,8 @@ import sys
 import trainwright
 
 model, cluster = sys.argv[1:3] if len(sys.argv) > 2 else ("llama3-8b", "h100:64")
-plans = trainwright.plan(model, cluster, batch=512, top=5)
+# Stated, since the job of `slurm` runs under our own runtime, which keeps gradients in fp32 only.
+plans = trainwright.plan(model, cluster, batch=512, top=5, grad_dtype="fp32")
 print(plans)
 for line in plans.notes[:2]:
     print(" ", line)
