@@ -6,21 +6,21 @@ meets; `BEST_SHAPE` is the median ratio on the devices that have both. A device'
 over its sources, so that a thousand kernels of one profile do not outweigh another laboratory.
 """
 
-import csv
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from trainwright.cluster.load import find_device_alias, load_device
+from trainwright.cluster.load import load_device
 from trainwright.cluster.types import DTYPE_BYTES, Device
 from trainwright.cost.constants import Stack
 from trainwright.cost.gemm import gemm_time_s
 from trainwright.cost.load import Constants
 from trainwright.cost.operators import Machine
 from trainwright.errors import TrainwrightError
+from trainwright.validate.kernels import kernel_device, kernel_rows
 from trainwright.validate.problem import unit_of
 
 _SHORT_S = 5e-5  # kernels below this are launches more than work
@@ -43,8 +43,8 @@ def kernel_rates(path: Path, constants: Constants) -> Mapping[tuple[str, str], K
     No rate of fewer bits exceeds that of 16 bits: their kernels are the same ones with less time to load.
     """
     shares: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in _rows(path):
-        device = _device(row["hardware"])
+    for row in kernel_rows(path):
+        device = kernel_device(row["hardware"])
         field = "gemm" if row["dtype"] in _WIDE else "gemm_fp8" if "fp8" in row["dtype"] else ""
         if device is None or row["op"] != "gemm" or not row["M"] or not field:
             continue
@@ -135,15 +135,3 @@ def _mean(each: Mapping[str, list[float]], best: float) -> KernelRate:
     logs = [np.log(np.median(values) * (1.0 if len(values) > _FEW else best)) for values in each.values()]
     share = min(float(np.exp(np.mean(logs))), 1.0)
     return KernelRate(share=share, sources=len(each), kernels=sum(map(len, each.values())))
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
-
-
-def _device(name: str) -> Device | None:
-    try:
-        return load_device(find_device_alias(name))
-    except TrainwrightError:
-        return None

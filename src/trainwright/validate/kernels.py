@@ -30,8 +30,8 @@ class KernelError:
 def gemm_errors(path: Path, constants: Constants) -> tuple[KernelError, ...]:
     """Errors of matrix products by device."""
     ratios: dict[str, list[float]] = defaultdict(list)
-    for row in _rows(path):
-        device = _device(row["hardware"])
+    for row in kernel_rows(path):
+        device = kernel_device(row["hardware"])
         if device is None or row["op"] != "gemm" or not row["M"] or row["dtype"] not in ("bf16", "fp16"):
             continue
         m, n, k = (np.array([float(row[name])]) for name in ("M", "N", "K"))
@@ -57,12 +57,14 @@ def _errors(ratios: Mapping[str, list[float]]) -> tuple[KernelError, ...]:
     return tuple(result)
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def kernel_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a table of kernels."""
     with path.open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 
-def _device(name: str) -> Device | None:
+def kernel_device(name: str) -> Device | None:
+    """The catalog's device of a name, if it has one."""
     try:
         return load_device(find_device_alias(name))
     except TrainwrightError:
